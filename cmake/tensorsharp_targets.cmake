@@ -1,0 +1,62 @@
+# Compile options and the two helpers every folder uses: ts_library and ts_test.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+# O2 keeps the clean build short; the kernels ask for O3 in their own folders.
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+
+add_library(ts_options INTERFACE)
+target_compile_options(ts_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor
+  -ffp-contract=off -fno-math-errno)
+if(TENSORSHARP_WERROR)
+  target_compile_options(ts_options INTERFACE -Werror)
+endif()
+target_include_directories(ts_options INTERFACE "${PROJECT_SOURCE_DIR}/include"
+                                                "${PROJECT_SOURCE_DIR}/src")
+if(TENSORSHARP_SANITIZE)
+  # Everything is compiled with the sanitizer, kernels included.
+  add_compile_options(-fsanitize=${TENSORSHARP_SANITIZE} -fno-omit-frame-pointer
+                      -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${TENSORSHARP_SANITIZE})
+endif()
+if(TENSORSHARP_ENABLE_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
+# ts_library(NAME SOURCES a.cc ... [DEPENDS ts_base ...] [LINK fmt::fmt ...])
+# One static, position-independent library per source folder. DEPENDS are folders below it.
+function(ts_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LINK" ${ARGN})
+  add_library(${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(${name} PUBLIC ts_options ${ARG_DEPENDS} PRIVATE ${ARG_LINK})
+  set_property(GLOBAL APPEND PROPERTY TS_LIBRARIES ${name})
+endfunction()
+
+# ts_test(NAME SOURCES a.cc ... [DEPENDS ts_base ...] [LINK ...] [LABELS slow ...] [TIMEOUT s])
+# One GoogleTest program, registered as one ctest test. TS_TESTDATA_DIR is defined for it.
+function(ts_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPENDS;LINK;LABELS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ts_options ${ARG_DEPENDS} ${ARG_LINK} GTest::gtest
+                                        GTest::gmock GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE TS_TESTDATA_DIR="${PROJECT_SOURCE_DIR}/testdata")
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+  add_test(NAME ${name} COMMAND ${name})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+endfunction()

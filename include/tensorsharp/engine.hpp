@@ -1,0 +1,185 @@
+/// Loading a model and generating text: the public C++ API.
+///
+/// An Engine is immutable after load() and may be shared by threads. A Session is one sequence of
+/// tokens and its caches; use it from one thread at a time.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <tensorsharp/error.hpp>
+#include <tensorsharp/export.hpp>
+
+namespace ts {
+
+enum class KvCacheType { kF32, kF16, kQ8 };
+
+struct LoadOptions {
+  int n_threads = 0;       ///< 0 = physical cores available to the process
+  std::vector<int> cores;  ///< pin threads to these CPUs; empty = do not pin
+  std::string isa;         ///< "", "auto", "ref", "avx2", ...; empty = TENSORSHARP_ISA or auto
+  bool exact = false;      ///< f32 activations against decoded weights
+  bool mlock = false;      ///< lock the file's pages in memory
+  std::string huge_pages = "auto";  ///< auto, on, off
+  int64_t context = 0;  ///< positions per session; 0 = min(model, 8192), less if memory is short
+  KvCacheType kv = KvCacheType::kF16;
+  int64_t prefill_chunk = 0;  ///< tokens per forward pass; 0 = choose. A multiple of 64
+  std::string force_pre;      ///< pre-tokenizer name instead of an unknown one in the file
+  bool self_check = true;     ///< compare the chosen kernels with the reference at load
+  /// (stage, done, total); may be empty.
+  std::function<void(std::string_view, uint64_t, uint64_t)> progress;
+  /// Polled during load; may be null.
+  const std::atomic<bool>* cancel = nullptr;
+};
+
+struct ModelInfo {
+  std::string path, name, architecture, scheme;  ///< scheme: type of most weight bytes, e.g. "q4_1"
+  std::string isa;
+  int n_threads = 0;
+  std::string threads_reason;  ///< why this many threads
+  int64_t n_parameters = 0;
+  int64_t n_vocab = 0, n_layers = 0, d_model = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0,
+          d_ff = 0;
+  int64_t model_context = 0;  ///< what the model was made for
+  int64_t context = 0;        ///< positions of a session of this engine
+  uint64_t file_bytes = 0, weight_bytes = 0;
+  uint64_t weight_bytes_per_token = 0;  ///< read for each decoded token
+  uint64_t kv_bytes_per_session = 0, scratch_bytes_per_session = 0;
+  double load_seconds = 0;
+  bool has_chat_template = false;
+};
+
+/// What loading needs against what there is; see Engine::plan().
+struct MemoryPlan {
+  struct Item {
+    std::string name;
+    uint64_t bytes;
+  };
+  std::vector<Item> items;  ///< weights, KV cache, scratch, ...
+  uint64_t total_bytes = 0;
+  uint64_t available_bytes = 0;  ///< machine or container limit, whichever is less
+  std::string limit_name;        ///< "MemAvailable", "cgroup memory.max", "RLIMIT_AS", ...
+  int64_t context = 0, model_context = 0;
+  bool fits = false;
+  std::vector<std::string> advice;  ///< what would make it fit
+};
+
+struct ChatMessage {
+  std::string role, content;
+};
+
+struct SamplingOptions {
+  float temperature = 0.7F;     ///< 0 = greedy
+  int top_k = 40;               ///< 0 = off
+  float top_p = 0.95F;          ///< 1 = off
+  float min_p = 0.0F;           ///< 0 = off
+  float repeat_penalty = 1.0F;  ///< divides positive, multiplies negative logits; 1 = off
+  float presence_penalty = 0.0F;
+  float frequency_penalty = 0.0F;
+  int penalty_window = -1;       ///< last tokens looked at, prompt included; -1 = all, 0 = none
+  std::optional<uint64_t> seed;  ///< none = random; the one used is reported
+};
+
+struct TokenLogprob {
+  int32_t id = 0;
+  float logprob = 0;  ///< natural logarithm, of the unmodified distribution
+};
+
+struct GeneratedToken {
+  int32_t id = 0;
+  std::string text;  ///< complete UTF-8 that became certain with this token; may be empty
+  float logprob = 0;
+  std::vector<TokenLogprob> top;  ///< n_logprobs most likely tokens
+};
+
+enum class StopReason { kEndOfText, kStopString, kLength, kContextFull, kCancelled };
+TS_API std::string_view stop_reason_name(StopReason reason) noexcept;  ///< "end_of_text", ...
+
+struct GenerateOptions {
+  int64_t max_tokens = -1;  ///< -1 = until the context is full
+  SamplingOptions sampling;
+  std::vector<std::string> stop;  ///< their text is not returned
+  int n_logprobs = 0;
+  bool ignore_end = false;    ///< go on after end-of-text tokens
+  bool show_special = false;  ///< print the texts of control tokens
+  const std::atomic<bool>* cancel = nullptr;
+  /// Progress of reading the prompt.
+  std::function<void(uint64_t done, uint64_t total)> prompt_progress;
+};
+
+struct GenerateResult {
+  std::string text;
+  std::vector<int32_t> token_ids;      ///< the end token is not among them
+  std::vector<GeneratedToken> tokens;  ///< filled when n_logprobs > 0
+  StopReason stop_reason = StopReason::kLength;
+  int64_t prompt_tokens = 0;  ///< length of the prompt
+  int64_t cached_tokens = 0;  ///< of these, not computed again
+  int64_t generated_tokens = 0;
+  double prompt_seconds = 0, generate_seconds = 0, first_token_seconds = 0;
+  uint64_t seed = 0;
+};
+
+class Tokenizer;
+class ChatTemplate;
+class Session;
+
+class TS_API Engine : public std::enable_shared_from_this<Engine> {
+ public:
+  /// Loads a GGUF file (the first part of a split one) and checks it.
+  static std::shared_ptr<const Engine> load(const std::string& path,
+                                            const LoadOptions& options = {});
+  /// What load() and one session would need, without loading.
+  static MemoryPlan plan(const std::string& path, const LoadOptions& options = {});
+  virtual ~Engine() = default;
+
+  virtual const ModelInfo& info() const = 0;
+  virtual std::unique_ptr<Session> new_session() const = 0;
+
+  /// Token ids of a raw text. Control tokens in it are recognised only when `parse_special`.
+  virtual std::vector<int32_t> tokenize(std::string_view text, bool add_special = true,
+                                        bool parse_special = false) const = 0;
+  virtual std::string detokenize(std::span<const int32_t> ids, bool show_special = true) const = 0;
+  /// Token ids of a conversation through the model's chat template. Texts of control tokens inside
+  /// messages stay plain text. `extra_json`: a JSON object of template variables, or empty.
+  virtual std::vector<int32_t> tokenize_chat(std::span<const ChatMessage> messages,
+                                             bool add_generation_prompt = true,
+                                             std::string_view extra_json = {}) const = 0;
+  /// What the file recommends for sampling, else the defaults.
+  virtual SamplingOptions recommended_sampling() const = 0;
+
+  // For code inside this project.
+  virtual std::shared_ptr<const Tokenizer> tokenizer() const = 0;
+  virtual std::shared_ptr<const ChatTemplate> chat_template() const = 0;  ///< null = none
+};
+
+class TS_API Session {
+ public:
+  virtual ~Session() = default;
+  virtual int64_t position() const = 0;  ///< tokens held
+  virtual std::span<const int32_t> tokens() const = 0;
+  virtual void reset() = 0;
+  /// Drops tokens from `length` on.
+  virtual void truncate(int64_t length) = 0;
+
+  /// Appends tokens and computes them. `logits`: where to put f32 logits of the last token
+  /// [n_vocab] or, with `all`, of every token [ids.size(), n_vocab]; empty = none are computed.
+  /// Errors: InvalidArgument (bad id), ResourceExhausted (context full), FormatError (non-finite
+  /// logits: names the first bad tensor).
+  virtual void eval(std::span<const int32_t> ids, std::span<float> logits, bool all = false) = 0;
+
+  /// Makes the session hold `prompt` (re-using the longest common prefix), then generates.
+  /// `on_token` sees every token as it comes; returning false stops (kCancelled).
+  virtual GenerateResult generate(
+      std::span<const int32_t> prompt, const GenerateOptions& options,
+      const std::function<bool(const GeneratedToken&)>& on_token = {}) = 0;
+};
+
+}  // namespace ts

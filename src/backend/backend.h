@@ -1,0 +1,119 @@
+/// The operations a model's forward pass is written in. One implementation per device; the CPU's
+/// `ref` kernels define the numbers. All matrices are f32, row-major, one row per token, unless
+/// stated otherwise. Every operation gives the same bits for a row whatever other rows are computed
+/// with it and however many threads run (so tokens depend on neither batch, chunk nor threads).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/activation.h"
+#include "backend/matrix.h"
+#include "tensor/tensor_view.h"
+
+namespace ts {
+
+/// A weight matrix prepared for a backend: either the mapped bytes or a repacked copy, never both.
+/// Immutable. Keeps whatever it points into alive.
+class Weight {
+ public:
+  virtual ~Weight() = default;
+  virtual TypeId type() const = 0;
+  virtual int64_t n_rows() const = 0;           ///< outputs
+  virtual int64_t n_cols() const = 0;           ///< inputs
+  virtual uint64_t bytes() const = 0;           ///< read per use as a matrix
+  virtual std::string_view kernel() const = 0;  ///< name of the kernel that serves it
+};
+
+/// One product of a linear() call: y = W x (+ bias).
+struct LinearJob {
+  const Weight* weight = nullptr;
+  Mat y;                        ///< [n_tokens, weight->n_rows()]
+  const float* bias = nullptr;  ///< [n_rows], host memory; null = none
+};
+
+enum class GatedUnit { kSilu, kGeluTanh };
+enum class KvType : uint8_t { kF32, kF16, kQ8 };
+
+/// Rotary embedding tables, made once per model by the model code.
+/// angle(pos, j) = pos * inverse_frequency[j]; both cos and sin are multiplied by `scale`.
+struct Rope {
+  std::vector<double> inverse_frequency;  ///< n_rot / 2 entries
+  float scale = 1.0F;
+  bool half_split = false;  ///< pairs (j, j + n_rot/2); otherwise (2j, 2j + 1)
+};
+
+/// Keys and values of one attention layer, one row per position:
+/// k [capacity, n_kv_heads * head_dim], v likewise. Owned by the sequence's state.
+class KvCache {
+ public:
+  virtual ~KvCache() = default;
+  virtual int64_t capacity() const = 0;
+  virtual uint64_t bytes() const = 0;
+};
+
+struct KvShape {
+  int64_t capacity = 0;  ///< positions
+  int64_t n_kv_heads = 0;
+  int64_t head_dim = 0;
+};
+
+struct AttentionArgs {
+  Mat q;    ///< [n_tokens, n_heads * head_dim], after rotary embedding
+  Mat k;    ///< [n_tokens, n_kv_heads * head_dim]: stored at positions first_position...
+  Mat v;    ///< as k
+  Mat out;  ///< [n_tokens, n_heads * head_dim]
+  int64_t first_position = 0;  ///< of row 0; rows are consecutive
+  int64_t n_heads = 0;
+  float scale = 1.0F;
+  int64_t window = 0;  ///< key p visible iff query - p < window; 0 = all earlier keys
+};
+
+/// Thread-safe: operations of several callers are serialised inside.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string_view name() const = 0;  ///< "cpu"
+  virtual std::string_view isa() const = 0;   ///< "avx2", "ref", ...
+  virtual int n_threads() const = 0;
+  /// True when products run on f32 activations against decoded weights.
+  virtual bool exact() const = 0;
+
+  /// Zeroed memory for activations. ResourceExhausted names `what`.
+  virtual std::shared_ptr<Buffer> allocate(size_t n_floats, std::string_view what) = 0;
+  /// Prepares a matrix [n_rows = ne[1], n_cols = ne[0]]. `keep_alive` owns the bytes of `tensor`.
+  virtual std::shared_ptr<const Weight> upload(const TensorView& tensor,
+                                               std::shared_ptr<const void> keep_alive) = 0;
+  virtual std::unique_ptr<KvCache> make_kv_cache(const KvShape& shape, KvType type) = 0;
+  /// Raw contents of positions [begin, end), for saving and restoring sequences. The byte layout is
+  /// private to backend and type; sizes are equal for equal shapes.
+  virtual std::vector<std::byte> read_kv(const KvCache& cache, int64_t begin, int64_t end) = 0;
+  virtual void write_kv(KvCache& cache, int64_t begin, std::span<const std::byte> bytes) = 0;
+
+  /// All jobs read the same rows x [n_tokens, n_cols]; one parallel region for all of them.
+  virtual void linear(std::span<const LinearJob> jobs, Activation& x) = 0;
+  /// y[i] = scale * decoded row ids[i] of the table.
+  virtual void embed(const Weight& table, std::span<const int32_t> ids, float scale, Mat y) = 0;
+  /// Row-wise y = x / sqrt(mean(x^2) + eps) * w. `group` = elements per norm (the row width, or a
+  /// head size: each row is then several groups sharing w [group]). x and y may be the same.
+  virtual void rms_norm(Mat x, const float* w, int64_t group, float eps, Mat y) = 0;
+  /// Rotates n_heads heads of head_dim per row in place; positions are first_position + row.
+  virtual void rope(Mat x, int64_t n_heads, int64_t head_dim, int64_t first_position,
+                    const Rope& rope) = 0;
+  /// Stores k and v, then causal attention over all positions up to each row's own. Query head h
+  /// uses key head h / (n_heads / n_kv_heads).
+  virtual void attention(const AttentionArgs& args, KvCache& cache) = 0;
+  /// out = unit(gate) * up; out may be gate or up.
+  virtual void gated_unit(GatedUnit unit, Mat gate, Mat up, Mat out) = 0;
+  /// x += y.
+  virtual void add(Mat x, Mat y) = 0;
+  /// x = cap * tanh(x / cap).
+  virtual void softcap(Mat x, float cap) = 0;
+};
+
+}  // namespace ts

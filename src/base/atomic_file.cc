@@ -1,0 +1,141 @@
+#include "base/atomic_file.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <system_error>
+#include <vector>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <tensorsharp/error.hpp>
+
+namespace ts {
+namespace {
+
+constexpr size_t kBufferBytes = size_t{1} << 20;
+
+[[noreturn]] void throw_write_error(const std::filesystem::path& path, int error) {
+  const std::string message =
+      fmt::format("{}: cannot write: {}", path.string(), std::strerror(error));
+  if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
+    throw ResourceExhausted(message + "; free some space or choose another place");
+  }
+  throw IoError(message);
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(const std::filesystem::path& path, bool overwrite)
+    : path_(path), overwrite_(overwrite) {
+  std::error_code ec;
+  if (std::filesystem::is_directory(path, ec)) {
+    throw InvalidArgument(fmt::format("{}: is a directory; name a file", path.string()));
+  }
+  if (!overwrite && std::filesystem::exists(path, ec)) {
+    throw InvalidArgument(
+        fmt::format("{}: exists already; use --force to overwrite it", path.string()));
+  }
+  std::string pattern = path.string() + ".tmp-XXXXXX";
+  std::vector<char> name(pattern.begin(), pattern.end());
+  name.push_back('\0');
+  fd_ = ::mkostemp(name.data(), O_CLOEXEC);
+  if (fd_ < 0) throw_write_error(path, errno);
+  temporary_ = name.data();
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  ::fchmod(fd_, 0666 & ~mask);
+  buffer_.reserve(kBufferBytes);
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ >= 0) ::close(fd_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::flush() {
+  size_t done = 0;
+  while (done < buffer_.size()) {
+    const ssize_t n = ::write(fd_, buffer_.data() + done, buffer_.size() - done);
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      throw_write_error(path_, errno);
+    }
+    done += static_cast<size_t>(n);
+  }
+  buffer_.clear();
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  const char* data = reinterpret_cast<const char*>(bytes.data());
+  size_t left = bytes.size();
+  while (left > 0) {
+    const size_t chunk = std::min(left, kBufferBytes - buffer_.size());
+    buffer_.append(data, chunk);
+    data += chunk;
+    left -= chunk;
+    if (buffer_.size() == kBufferBytes) flush();
+  }
+  size_ += bytes.size();
+}
+
+void AtomicFile::write_zeros(uint64_t count) {
+  static constexpr std::byte kZeros[4096]{};
+  while (count > 0) {
+    const size_t chunk = static_cast<size_t>(std::min<uint64_t>(count, sizeof(kZeros)));
+    write({kZeros, chunk});
+    count -= chunk;
+  }
+}
+
+void AtomicFile::write_at(uint64_t offset, std::span<const std::byte> bytes) {
+  flush();
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t n =
+        ::pwrite(fd_, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      throw_write_error(path_, errno);
+    }
+    done += static_cast<size_t>(n);
+  }
+}
+
+void AtomicFile::commit() {
+  flush();
+  if (::fsync(fd_) != 0) throw_write_error(path_, errno);
+  if (::close(fd_) != 0) {
+    fd_ = -1;
+    throw_write_error(path_, errno);
+  }
+  fd_ = -1;
+  if (!overwrite_) {
+    // link() fails when the target appeared meanwhile, where rename() would replace it.
+    if (::link(temporary_.c_str(), path_.c_str()) != 0) {
+      if (errno == EEXIST) {
+        throw InvalidArgument(
+            fmt::format("{}: exists already; use --force to overwrite it", path_.string()));
+      }
+      // No hard links on this file system: fall back to rename.
+      if (::rename(temporary_.c_str(), path_.c_str()) != 0) throw_write_error(path_, errno);
+    } else {
+      ::unlink(temporary_.c_str());
+    }
+  } else if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    throw_write_error(path_, errno);
+  }
+  temporary_.clear();
+  const std::filesystem::path parent = path_.has_parent_path() ? path_.parent_path() : ".";
+  const int dir = ::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (dir >= 0) {
+    ::fsync(dir);
+    ::close(dir);
+  }
+}
+
+}  // namespace ts

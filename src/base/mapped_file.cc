@@ -1,0 +1,89 @@
+#include "base/mapped_file.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <tensorsharp/error.hpp>
+
+namespace ts {
+
+std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& path) {
+  std::shared_ptr<MappedFile> file(new MappedFile());
+  file->path_ = path;
+  file->fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file->fd_ < 0) {
+    throw IoError(fmt::format("{}: cannot open: {}", path.string(), std::strerror(errno)));
+  }
+  struct stat status {};
+  if (::fstat(file->fd_, &status) != 0) {
+    throw IoError(fmt::format("{}: cannot read the size: {}", path.string(), std::strerror(errno)));
+  }
+  if (!S_ISREG(status.st_mode)) {
+    throw IoError(
+        fmt::format("{}: not a regular file; give the path of a model file", path.string()));
+  }
+  if (status.st_size == 0) {
+    throw FormatError(fmt::format("{}: the file is empty; download it again", path.string()));
+  }
+  file->size_ = static_cast<size_t>(status.st_size);
+  void* map = ::mmap(nullptr, file->size_, PROT_READ, MAP_SHARED, file->fd_, 0);
+  if (map == MAP_FAILED) {
+    throw ResourceExhausted(
+        fmt::format("{}: cannot map {} bytes: {}; raise the address-space limit", path.string(),
+                    file->size_, std::strerror(errno)));
+  }
+  file->data_ = static_cast<const std::byte*>(map);
+  return file;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void MappedFile::check_not_truncated() const {
+  struct stat status {};
+  if (::fstat(fd_, &status) != 0 || static_cast<uint64_t>(status.st_size) < size_) {
+    throw IoError(
+        fmt::format("{}: the file shrank from {} to {} bytes while it was in use; do not "
+                    "write to a model that is loaded",
+                    path_.string(), size_, static_cast<uint64_t>(status.st_size)));
+  }
+}
+
+void MappedFile::lock_pages() const {
+  if (::mlock(data_, size_) == 0) return;
+  const int error = errno;
+  struct rlimit limit {};
+  ::getrlimit(RLIMIT_MEMLOCK, &limit);
+  throw ResourceExhausted(fmt::format(
+      "{}: cannot lock {} bytes in memory: {} (RLIMIT_MEMLOCK is {}); raise it with 'ulimit -l' or "
+      "leave out --mlock",
+      path_.string(), size_, std::strerror(error), static_cast<uint64_t>(limit.rlim_cur)));
+}
+
+void MappedFile::will_need(size_t offset, size_t length) const noexcept {
+  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t begin = offset / page * page;
+  if (begin >= size_) return;
+  ::madvise(const_cast<std::byte*>(data_) + begin, std::min(size_ - begin, length + offset - begin),
+            MADV_WILLNEED);
+}
+
+void MappedFile::dont_need(size_t offset, size_t length) const noexcept {
+  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t begin = (offset + page - 1) / page * page;
+  const size_t end = (offset + length) / page * page;
+  if (end > begin && end <= size_) {
+    ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
+  }
+}
+
+}  // namespace ts

@@ -1,0 +1,118 @@
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <tensorsharp/error.hpp>
+
+#include "base/atomic_file.h"
+#include "base/mapped_file.h"
+#include "base/sha256.h"
+
+namespace ts {
+namespace {
+
+namespace fs = std::filesystem;
+
+class FilesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "ts-files-XXXXXX").string();
+    dir_ = ::mkdtemp(pattern.data());
+  }
+  void TearDown() override { fs::remove_all(dir_); }
+  static std::span<const std::byte> bytes(std::string_view s) {
+    return std::as_bytes(std::span(s.data(), s.size()));
+  }
+  size_t entries() const {
+    return static_cast<size_t>(
+        std::distance(fs::directory_iterator(dir_), fs::directory_iterator()));
+  }
+  fs::path dir_;
+};
+
+TEST_F(FilesTest, AtomicFileAppearsOnlyOnCommit) {
+  const fs::path target = dir_ / "a b \xC3\xA9\xE4\xB8\xAD.bin";
+  {
+    AtomicFile file(target, false);
+    file.write(bytes("head"));
+    file.write_zeros(3);
+    file.write_at(0, bytes("HE"));
+    EXPECT_FALSE(fs::exists(target));
+    file.commit();
+  }
+  std::ifstream in(target, std::ios::binary);
+  const std::string content((std::istreambuf_iterator<char>(in)), {});
+  EXPECT_EQ(content, std::string("HEad\0\0\0", 7));
+  EXPECT_EQ(entries(), 1U);
+}
+
+TEST_F(FilesTest, AbandonedAtomicFileLeavesNothing) {
+  { AtomicFile(dir_ / "x", false).write(bytes("data")); }
+  EXPECT_EQ(entries(), 0U);
+}
+
+TEST_F(FilesTest, ExistingTargetIsKeptWithoutOverwrite) {
+  const fs::path target = dir_ / "x";
+  { std::ofstream(target) << "old"; }
+  EXPECT_THROW(AtomicFile(target, false), InvalidArgument);
+  AtomicFile file(target, true);
+  file.write(bytes("new"));
+  file.commit();
+  EXPECT_EQ(fs::file_size(target), 3U);
+  EXPECT_EQ(entries(), 1U);
+}
+
+TEST_F(FilesTest, TargetThatAppearsMeanwhileIsKept) {
+  const fs::path target = dir_ / "x";
+  AtomicFile file(target, false);
+  file.write(bytes("new!"));
+  { std::ofstream(target) << "old"; }
+  EXPECT_THROW(file.commit(), InvalidArgument);
+  EXPECT_EQ(fs::file_size(target), 3U);
+}
+
+TEST_F(FilesTest, MappedFileErrorsNameThePath) {
+  const auto message = [](const fs::path& path) -> std::string {
+    try {
+      MappedFile::open(path);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  EXPECT_THAT(message(dir_ / "missing.gguf"), ::testing::HasSubstr("missing.gguf: cannot open"));
+  EXPECT_THAT(message(dir_), ::testing::HasSubstr("not a regular file"));
+  { std::ofstream(dir_ / "empty"); }
+  EXPECT_THAT(message(dir_ / "empty"), ::testing::HasSubstr("empty"));
+}
+
+TEST_F(FilesTest, ShrunkFileIsNoticed) {
+  const fs::path target = dir_ / "x";
+  { std::ofstream(target) << "0123456789"; }
+  const auto file = MappedFile::open(target);
+  EXPECT_NO_THROW(file->check_not_truncated());
+  fs::resize_file(target, 4);
+  EXPECT_THROW(file->check_not_truncated(), IoError);
+}
+
+TEST_F(FilesTest, Sha256) {
+  EXPECT_EQ(sha256_hex(bytes("abc")),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  { std::ofstream(dir_ / "x") << "abc"; }
+  EXPECT_EQ(sha256_file(dir_ / "x"), sha256_hex(bytes("abc")));
+}
+
+TEST(ErrorTable, RowsAreInOrder) {
+  for (const ErrorKind& kind : error_kinds())
+    EXPECT_EQ(error_kind(kind.code).name, kind.name);
+  EXPECT_EQ(FormatError("x").kind().exit_status, 3);
+  EXPECT_EQ(HadamardDimensionError("x", {128}).kind().python_class, "HadamardDimensionError");
+}
+
+}  // namespace
+}  // namespace ts
