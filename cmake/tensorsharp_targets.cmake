@@ -60,3 +60,22 @@ function(ts_test name)
   endif()
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
 endfunction()
+
+# ts_fuzz(NAME SOURCES target.cc [DEPENDS ...] [LINK ...])
+# The source defines LLVMFuzzerTestOneInput. With the fuzz preset this is a libFuzzer program; in
+# every other build it is a program that replays the corpus in the source folder's corpus/
+# (registered with ctest, label "fuzz").
+function(ts_fuzz name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LINK" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ts_options ${ARG_DEPENDS} ${ARG_LINK})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/fuzz")
+  if(TENSORSHARP_ENABLE_FUZZ)
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  else()
+    target_sources(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests/fuzz/replay_main.cc")
+  endif()
+  add_test(NAME ${name} COMMAND ${name} $<$<BOOL:${TENSORSHARP_ENABLE_FUZZ}>:-runs=0>
+           "${CMAKE_CURRENT_SOURCE_DIR}/corpus")
+  set_tests_properties(${name} PROPERTIES TIMEOUT 300 LABELS fuzz)
+endfunction()

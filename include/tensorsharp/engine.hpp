@@ -84,7 +84,11 @@ struct SamplingOptions {
   float repeat_penalty = 1.0F;  ///< divides positive, multiplies negative logits; 1 = off
   float presence_penalty = 0.0F;
   float frequency_penalty = 0.0F;
-  int penalty_window = -1;       ///< last tokens looked at, prompt included; -1 = all, 0 = none
+  int penalty_window = -1;  ///< last tokens looked at, prompt included; -1 = all, 0 = none
+  /// Order in which the steps run: any subset of penalties, top_k, typical, top_p, min_p,
+  /// temperature; a step left out does nothing. Empty list = the default order below.
+  std::vector<std::string> order = {"penalties", "top_k", "top_p", "min_p", "temperature"};
+  float typical_p = 1.0F;        ///< locally typical sampling; 1 = off
   std::optional<uint64_t> seed;  ///< none = random; the one used is reported
 };
 
