@@ -29,14 +29,20 @@ TEST(Half, KnownValues) {
   EXPECT_EQ(float_to_half(std::nextafter(2.9802322e-8F, 1.0F)), 0x0001);
 }
 
-#if defined(__FLT16_MAX__)
+#if defined(__aarch64__)
+#define TS_TEST_FLOAT16 __fp16
+#elif defined(__FLT16_MAX__) && !defined(__clang__)
+#define TS_TEST_FLOAT16 _Float16
+#endif
+#if defined(TS_TEST_FLOAT16)
 TEST(Half, AgreesWithTheCompilersFloat16OnRandomBits) {
   uint32_t state = 12345;
   for (int i = 0; i < 2'000'000; ++i) {
     state = state * 1664525u + 1013904223u;
     const float value = std::bit_cast<float>(state);
     if (std::isnan(value)) continue;
-    ASSERT_EQ(float_to_half(value), std::bit_cast<uint16_t>(static_cast<_Float16>(value))) << value;
+    ASSERT_EQ(float_to_half(value), std::bit_cast<uint16_t>(static_cast<TS_TEST_FLOAT16>(value)))
+        << value;
   }
 }
 #endif
