@@ -36,10 +36,10 @@ fi
 # Is the package installed for its own (or, unqualified, for this machine's) architecture?
 native="$(dpkg --print-architecture 2>/dev/null || true)"
 installed() {
-  local name status
-  case "$1" in *:*) name="$1" ;; *) name="$1:$native" ;; esac
-  status="$(dpkg-query -W -f='${Status}' "$name" 2>/dev/null || true)"
-  [ "$status" = "install ok installed" ]
+  local architecture="$native"
+  case "$1" in *:*) architecture="${1#*:}" ;; esac
+  dpkg-query -W -f='${Architecture} ${Status}\n' "${1%%:*}" 2>/dev/null |
+    grep -qE "^($architecture|all) install ok installed"
 }
 missing=()
 for package in "${packages[@]}"; do
