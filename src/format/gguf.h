@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/atomic_file.h"
@@ -23,6 +24,8 @@ struct GgufLimits {
   uint64_t max_tensors = 1 << 20;
   uint64_t max_string_bytes = uint64_t{1} << 30;
   uint64_t max_array_elems = uint64_t{1} << 28;
+  /// Of all metadata arrays together, once read (narrow integers are widened).
+  uint64_t max_metadata_memory_bytes = uint64_t{4} << 30;
   uint64_t max_shards = 4096;
 };
 
@@ -52,6 +55,8 @@ class GgufFile {
   std::span<const std::string> notes() const noexcept { return notes_; }
   /// The parts; empty for parse().
   std::span<const std::shared_ptr<const MappedFile>> parts() const noexcept { return parts_; }
+  /// Throws IoError when a part became shorter since it was opened; see MappedFile.
+  void check_not_truncated() const;
 
  private:
   friend class GgufParser;
@@ -93,6 +98,7 @@ class GgufWriter {
   uint64_t alignment_;
   Metadata metadata_;
   std::vector<Pending> tensors_;
+  std::unordered_set<std::string> names_;
   size_t current_ = 0;
   uint64_t written_ = 0;
   bool data_begun_ = false;

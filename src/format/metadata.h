@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -87,11 +88,20 @@ class Metadata {
   std::optional<std::vector<bool>> get_bools(std::string_view key) const;
 
  private:
+  /// Hashes std::string and std::string_view alike, so that look-ups need no copy.
+  struct KeyHash {
+    using is_transparent = void;
+    size_t operator()(std::string_view key) const noexcept {
+      return std::hash<std::string_view>{}(key);
+    }
+  };
   std::string source_;
   std::vector<std::pair<std::string, MetadataValue>> entries_;
-  std::unordered_map<std::string, size_t> index_;
+  std::unordered_map<std::string, size_t, KeyHash, std::equal_to<>> index_;
 };
 
+/// "u32", "string", ... for a type number; "type 99" when there is no such type.
+std::string describe_type(MetadataType type);
 /// "u32", "string", "array of i32 [3]" and so on, for messages and `inspect`.
 std::string describe_type(const MetadataValue& value);
 
