@@ -92,7 +92,10 @@ class Tokenizer {
 /// back (at most 3 bytes), invalid bytes become U+FFFD.
 class StreamDecoder {
  public:
-  StreamDecoder(std::shared_ptr<const Tokenizer> tokenizer, bool show_special);
+  /// `continues_text`: the tokens carry on a text instead of beginning one, so a SentencePiece
+  /// model's leading space is kept.
+  StreamDecoder(std::shared_ptr<const Tokenizer> tokenizer, bool show_special,
+                bool continues_text = false);
   /// Text that became complete with this token.
   std::string push(TokenId id);
   /// The rest, with incomplete bytes as one U+FFFD.
