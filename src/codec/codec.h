@@ -26,6 +26,10 @@ enum class Exactness : uint8_t {
   kTernary,  ///< exact when each group holds only -s, 0, +s with an f16 s; lossy otherwise
 };
 
+/// Limits every codec keeps, so that callers can hold one block on the stack.
+inline constexpr uint32_t kMaxBlockElems = 256;
+inline constexpr uint32_t kMaxBlockBytes = 256;
+
 struct Codec {
   TypeId id;
   std::string_view name;  ///< lower case, as printed and as accepted on the command line
@@ -44,6 +48,9 @@ struct Codec {
   /// values.
   void (*pack)(const int8_t* codes, const uint16_t* scales, std::byte* dst,
                size_t n_elems) noexcept;
+  /// What a look at the raw bytes of ONE block tells beyond its values: a set of BlockFinding bits
+  /// (block_check.h). Null = every byte pattern is as good as its values.
+  uint32_t (*inspect)(const std::byte* block) noexcept = nullptr;
 
   /// Bytes of one row of n_elems values; n_elems must be a multiple of block_elems.
   constexpr size_t row_bytes(size_t n_elems) const noexcept {
@@ -57,7 +64,7 @@ struct Codec {
 
 /// All codecs this version reads, in order of type number.
 std::span<const Codec* const> all_codecs() noexcept;
-/// Null when unknown.
+/// Null when unknown. Names are compared without regard to case.
 const Codec* find_codec(TypeId id) noexcept;
 const Codec* find_codec(std::string_view name) noexcept;
 /// Throws Unsupported naming `what` (file and tensor), the number and its name.
