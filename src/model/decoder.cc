@@ -1,0 +1,118 @@
+#include "model/decoder.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include <fmt/format.h>
+
+#include <tensorsharp/error.hpp>
+
+#include "model/non_finite.h"
+
+namespace ts {
+
+Pass::Pass(Backend& backend_in, const ForwardRequest& request, State& state_in,
+           Workspace& workspace)
+    : backend(backend_in),
+      state(state_in),
+      n_tokens(static_cast<int64_t>(request.ids.size())),
+      first_position(state_in.length()),
+      x(workspace.x.slice_rows(0, n_tokens)),
+      normed(workspace.normed.slice_rows(0, n_tokens)),
+      branch(workspace.branch.slice_rows(0, n_tokens)),
+      normed_act(workspace.normed_act),
+      attended_act(workspace.attended_act),
+      gate_act(workspace.gate_act),
+      workspace_(workspace),
+      probe_(request.probe) {}
+
+void Pass::note(std::string_view layer_prefix, std::string_view what, Mat rows) const {
+  if (probe_ == nullptr) return;
+  std::string name(layer_prefix);
+  name += what;
+  (*probe_)(name, rows);
+}
+
+void DecoderModel::load(TensorLoader& loader, const GgufFile& file, Backend* backend) {
+  backend_ = backend;
+  token_embedding_ = loader.matrix("token_embd.weight", config_.d_model, config_.n_vocab);
+  const uint64_t embedding_bytes = loader.matrix_bytes();
+  load_layers(loader);
+  output_norm_ = loader.vector("output_norm.weight", config_.d_model);
+  weight_bytes_ = loader.matrix_bytes();
+  if (loader.has("output.weight")) {
+    output_ = loader.linear("output", config_.d_model, config_.n_vocab, output_bias_);
+    weight_bytes_per_token_ = loader.matrix_bytes() - embedding_bytes;
+  } else {  // tied: the embedding serves as output matrix
+    output_.name = "token_embd";
+    output_.weight = token_embedding_;
+    if (output_bias_ != Bias::kNone)
+      output_.bias = loader.optional_vector("output.bias", config_.n_vocab);
+    weight_bytes_per_token_ = loader.matrix_bytes();
+  }
+  weight_bytes_ = loader.matrix_bytes();
+  loader.finish();
+  tensor_names_ = loader.used();
+  for (const std::string& name : tensor_names_)
+    n_parameters_ += file.find(name)->shape.n_elems();
+}
+
+void DecoderModel::forward(const ForwardRequest& request, State& state,
+                           Workspace& workspace) const {
+  const auto count = static_cast<int64_t>(request.ids.size());
+  if (count < 1 || count > workspace.layout().chunk)
+    throw InternalError(fmt::format("forward pass of {} tokens with scratch memory for {}", count,
+                                    workspace.layout().chunk));
+  if (count > state.capacity() - state.length())
+    throw ResourceExhausted(
+        fmt::format("the context is full: {} positions, {} used, {} more asked for",
+                    state.capacity(), state.length(), count));
+  for (const int32_t id : request.ids) {
+    if (id < 0 || id >= config_.n_vocab)
+      throw InvalidArgument(
+          fmt::format("token id {} is outside the vocabulary (0 to {})", id, config_.n_vocab - 1));
+  }
+  Pass pass(*backend_, request, state, workspace);
+  backend_->embed(*token_embedding_, request.ids, embedding_scale_, pass.x);
+  pass.note("", "token_embd", pass.x);
+  for (int64_t layer = 0; layer < config_.n_layers; ++layer) {
+    if (request.cancel != nullptr && request.cancel->load(std::memory_order_relaxed))
+      throw Cancelled("interrupted");
+    run_layer(pass, layer);
+  }
+  if (!request.logits.empty()) compute_logits(pass, request, workspace);
+  state.advance(count);
+}
+
+void DecoderModel::compute_logits(const Pass& pass, const ForwardRequest& request,
+                                  Workspace& workspace) const {
+  const int64_t wanted = request.all_logits ? pass.n_tokens : 1;
+  const auto width = static_cast<size_t>(config_.n_vocab);
+  if (request.logits.size() != static_cast<size_t>(wanted) * width)
+    throw InvalidArgument(fmt::format("room for {} logits given, expected {} x {}",
+                                      request.logits.size(), wanted, width));
+  const int64_t group = workspace.layout().logit_rows;
+  for (int64_t done = 0; done < wanted; done += group) {
+    const int64_t rows = std::min(group, wanted - done);
+    const Mat x = pass.x.slice_rows(pass.n_tokens - wanted + done, rows);
+    const Mat normed = pass.normed.slice_rows(0, rows);
+    const Mat logits = workspace.logits.slice_rows(0, rows);
+    pass.backend.rms_norm(x, output_norm_.data(), config_.d_model, config_.norm_eps, normed);
+    pass.note("", "output_norm", normed);
+    workspace.normed_act.reset(normed);
+    run_linears(pass.backend, {{&output_, logits}}, workspace.normed_act);
+    if (config_.logit_softcap > 0) pass.backend.softcap(logits, config_.logit_softcap);
+    pass.note("", "logits", logits);
+    for (int64_t r = 0; r < rows; ++r) {
+      const std::span<const float> row(logits.row(r), width);
+      if (find_non_finite(row))
+        throw NonFiniteLogits(fmt::format("the logits of token {} are not finite",
+                                          pass.first_position + pass.n_tokens - wanted + done + r));
+      std::copy(row.begin(), row.end(),
+                request.logits.begin() +
+                    static_cast<std::ptrdiff_t>((done + r)) * static_cast<std::ptrdiff_t>(width));
+    }
+  }
+}
+
+}  // namespace ts

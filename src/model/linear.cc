@@ -1,0 +1,22 @@
+#include "model/linear.h"
+
+#include <array>
+#include <cstddef>
+#include <span>
+
+#include <tensorsharp/error.hpp>
+
+namespace ts {
+
+void run_linears(Backend& backend, std::initializer_list<LinearCall> calls, Activation& x) {
+  std::array<LinearJob, 8> jobs;
+  if (calls.size() > jobs.size()) throw InternalError("too many linears in one call");
+  size_t count = 0;
+  for (const LinearCall& call : calls) {
+    jobs[count++] = {call.linear->weight.get(), call.y,
+                     call.linear->bias.empty() ? nullptr : call.linear->bias.data()};
+  }
+  backend.linear(std::span(jobs).first(count), x);
+}
+
+}  // namespace ts

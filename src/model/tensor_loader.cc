@@ -1,0 +1,122 @@
+#include "model/tensor_loader.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <tensorsharp/error.hpp>
+
+#include "base/log.h"
+#include "base/quote_text.h"
+#include "codec/codec.h"
+
+namespace ts {
+namespace {
+
+/// Tensors that hold nothing a forward pass needs: old converters stored the rotary frequencies,
+/// which follow from the hyper-parameters, once per layer.
+bool is_ignorable(std::string_view name) {
+  return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn_rot_embd.weight") ||
+         name.ends_with(".attn_rot_embd");
+}
+
+bool is_float_type(TypeId type) {
+  return type == TypeId::kF32 || type == TypeId::kF16 || type == TypeId::kBF16;
+}
+
+}  // namespace
+
+TensorLoader::TensorLoader(std::shared_ptr<const GgufFile> file, Backend* backend,
+                           const Progress* progress)
+    : file_(std::move(file)), backend_(backend), progress_(progress) {}
+
+const TensorEntry& TensorLoader::require(const std::string& name, int64_t ne0, int64_t ne1) {
+  const std::string source = file_->path().string();
+  const TensorEntry* entry = file_->find(name);
+  if (entry == nullptr)
+    throw FormatError(
+        fmt::format("{}: tensor {} is missing; the file is incomplete or its architecture key is "
+                    "wrong",
+                    source, name));
+  const Shape expected = ne1 == 1 ? Shape{ne0} : Shape{ne0, ne1};
+  if (!(entry->shape == expected))
+    throw FormatError(
+        fmt::format("{}: tensor {} has shape {}, expected {} from the hyper-parameters", source,
+                    name, entry->shape.to_string(), expected.to_string()));
+  const Codec& codec = require_codec(entry->type, fmt::format("{}: tensor {}", source, name));
+  const auto bytes = tensor_bytes(codec, entry->shape);
+  if (!bytes)
+    throw FormatError(
+        fmt::format("{}: tensor {} of type {} has rows of {} values, expected a multiple of {}",
+                    source, name, codec.name, ne0, codec.block_elems));
+  if (entry->data.size() != *bytes)
+    throw FormatError(fmt::format("{}: tensor {} has {} bytes of data, expected {}", source, name,
+                                  entry->data.size(), *bytes));
+  if (declared_.insert(name).second) used_.push_back(name);
+  return *entry;
+}
+
+std::shared_ptr<const Weight> TensorLoader::matrix(const std::string& name, int64_t n_cols,
+                                                   int64_t n_rows) {
+  const TensorEntry& entry = require(name, n_cols, n_rows);
+  const Codec& codec = *find_codec(entry.type);
+  if (codec.block_elems == 1 && !is_float_type(entry.type))
+    throw Unsupported(
+        fmt::format("{}: tensor {} has type {}, expected f32, f16, bf16 or a "
+                    "quantized type",
+                    file_->path().string(), name, codec.name));
+  matrix_bytes_ += entry.data.size();
+  if (progress_ != nullptr) (*progress_)("loading weights", used_.size(), file_->tensors().size());
+  if (backend_ == nullptr) return nullptr;
+  return backend_->upload(entry.view(), file_);
+}
+
+std::vector<float> TensorLoader::vector(const std::string& name, int64_t size) {
+  const TensorEntry& entry = require(name, size, 1);
+  if (!is_float_type(entry.type))
+    throw Unsupported(fmt::format("{}: tensor {} has type {}, expected f32, f16 or bf16",
+                                  file_->path().string(), name, type_name(entry.type)));
+  vector_bytes_ += static_cast<uint64_t>(size) * sizeof(float);
+  if (backend_ == nullptr) return {};
+  std::vector<float> values(static_cast<size_t>(size));
+  find_codec(entry.type)->decode(entry.data.data(), values.data(), values.size());
+  const auto bad =
+      std::find_if(values.begin(), values.end(), [](float v) { return !std::isfinite(v); });
+  if (bad != values.end())
+    throw FormatError(fmt::format(
+        "{}: tensor {} holds {} at index {}; the file is damaged, download or convert it again",
+        file_->path().string(), name, *bad, bad - values.begin()));
+  return values;
+}
+
+std::vector<float> TensorLoader::optional_vector(const std::string& name, int64_t size) {
+  return has(name) ? vector(name, size) : std::vector<float>{};
+}
+
+Linear TensorLoader::linear(const std::string& name, int64_t n_in, int64_t n_out, Bias bias) {
+  Linear result;
+  result.name = name;
+  result.weight = matrix(name + ".weight", n_in, n_out);
+  if (bias == Bias::kRequired) result.bias = vector(name + ".bias", n_out);
+  if (bias == Bias::kOptional) result.bias = optional_vector(name + ".bias", n_out);
+  return result;
+}
+
+void TensorLoader::finish() const {
+  for (const TensorEntry& entry : file_->tensors()) {
+    if (declared_.contains(entry.name)) continue;
+    if (is_ignorable(entry.name)) {
+      log_debug(fmt::format("tensor {} is not needed and was skipped", entry.name));
+      continue;
+    }
+    throw Unsupported(
+        fmt::format("{}: tensor {} {} is not part of architecture {}; a run without it would be "
+                    "wrong",
+                    file_->path().string(), quote_text(entry.name), entry.shape.to_string(),
+                    file_->metadata().get_string("general.architecture").value_or("?")));
+  }
+}
+
+}  // namespace ts

@@ -1,0 +1,63 @@
+/// Binds the tensors of a file to the roles a model declares.
+///
+/// An architecture declares each tensor it uses by name and shape. A tensor that is missing, has
+/// another shape or a type that cannot be used there is an error that names it, and so is a tensor
+/// that nothing declared: a model computed without one of its tensors would be silently wrong.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/progress.h"
+#include "format/gguf.h"
+#include "model/linear.h"
+
+namespace ts {
+
+enum class Bias { kNone, kOptional, kRequired };
+
+class TensorLoader {
+ public:
+  /// With a null backend everything is declared and checked, but nothing is loaded: matrices come
+  /// back null. `progress` may be null.
+  TensorLoader(std::shared_ptr<const GgufFile> file, Backend* backend,
+               const Progress* progress = nullptr);
+
+  bool has(std::string_view name) const { return file_->find(name) != nullptr; }
+
+  /// "<name>.weight" {n_in, n_out}, and "<name>.bias" {n_out} as `bias` says.
+  Linear linear(const std::string& name, int64_t n_in, int64_t n_out, Bias bias = Bias::kNone);
+  /// A matrix {n_cols, n_rows} of any type a codec can decode.
+  std::shared_ptr<const Weight> matrix(const std::string& name, int64_t n_cols, int64_t n_rows);
+  /// A vector of `size` finite numbers, stored as F32, F16 or BF16.
+  std::vector<float> vector(const std::string& name, int64_t size);
+  /// The same, empty when the file has no such tensor.
+  std::vector<float> optional_vector(const std::string& name, int64_t size);
+
+  /// Call after the last declaration: throws Unsupported for a tensor that nothing declared.
+  void finish() const;
+
+  /// Names of all declared tensors that the file has, in order of declaration.
+  const std::vector<std::string>& used() const noexcept { return used_; }
+  /// File bytes of the matrices declared so far.
+  uint64_t matrix_bytes() const noexcept { return matrix_bytes_; }
+  uint64_t vector_bytes() const noexcept { return vector_bytes_; }
+
+ private:
+  const TensorEntry& require(const std::string& name, int64_t ne0, int64_t ne1);
+
+  std::shared_ptr<const GgufFile> file_;
+  Backend* backend_;
+  const Progress* progress_;
+  std::vector<std::string> used_;
+  std::unordered_set<std::string> declared_;
+  uint64_t matrix_bytes_ = 0, vector_bytes_ = 0;
+};
+
+}  // namespace ts
