@@ -20,7 +20,8 @@ struct Tables {
 
 constexpr Tables make_tables() {
   Tables t;
-  for (auto& b : t.to_byte) b = -1;
+  for (auto& b : t.to_byte)
+    b = -1;
   char32_t next = 256;
   for (unsigned byte = 0; byte < 256; ++byte) {
     const char32_t c = maps_to_itself(byte) ? static_cast<char32_t>(byte) : next++;
@@ -36,7 +37,9 @@ static_assert(kTables.to_char[0xAD] == kMapped - 1);
 
 }  // namespace
 
-char32_t byte_to_char(uint8_t byte) noexcept { return kTables.to_char[byte]; }
+char32_t byte_to_char(uint8_t byte) noexcept {
+  return kTables.to_char[byte];
+}
 
 std::optional<uint8_t> char_to_byte(char32_t c) noexcept {
   if (c >= kMapped || kTables.to_byte[c] < 0) return std::nullopt;
@@ -46,7 +49,8 @@ std::optional<uint8_t> char_to_byte(char32_t c) noexcept {
 std::string to_byte_level(std::string_view bytes) {
   std::string out;
   out.reserve(bytes.size() * 2);
-  for (const char b : bytes) append_utf8(out, byte_to_char(static_cast<uint8_t>(b)));
+  for (const char b : bytes)
+    append_utf8(out, byte_to_char(static_cast<uint8_t>(b)));
   return out;
 }
 

@@ -41,9 +41,10 @@ ByteLevelBpe::ByteLevelBpe(const Vocabulary& vocabulary, const PreTokenizer& pre
     const std::string& merge = merges[rank];
     const size_t space = merge.find(' ', 1);
     if (space == std::string::npos || space + 1 == merge.size()) {
-      throw FormatError(fmt::format("{}: merge {} of the tokenizer is not two texts separated by a "
-                                    "space",
-                                    vocabulary.data().source, rank));
+      throw FormatError(
+          fmt::format("{}: merge {} of the tokenizer is not two texts separated by a "
+                      "space",
+                      vocabulary.data().source, rank));
     }
     left.assign(merge, 0, space);
     right.assign(merge, space + 1);
@@ -99,7 +100,8 @@ void ByteLevelBpe::encode_piece(std::string_view piece, std::vector<TokenId>& id
     pair_rank[i] = merge ? merge->rank : kNone;
     if (merge) heap.push(static_cast<uint64_t>(merge->rank) << 32 | i);
   };
-  for (uint32_t i = 0; i + 1 < n; ++i) look_up(i);
+  for (uint32_t i = 0; i + 1 < n; ++i)
+    look_up(i);
   while (!heap.empty()) {
     const auto rank = static_cast<uint32_t>(heap.top() >> 32);
     const auto i = static_cast<uint32_t>(heap.top());
@@ -131,9 +133,10 @@ void ByteLevelBpe::emit_symbol(int32_t symbol, std::string_view bytes,
     } else if (vocabulary_.data().unk) {
       ids.push_back(*vocabulary_.data().unk);
     } else {
-      throw InvalidArgument(fmt::format("{}: the vocabulary has no token for the byte 0x{:02X} and "
-                                        "no unknown token",
-                                        vocabulary_.data().source, static_cast<uint8_t>(c)));
+      throw InvalidArgument(
+          fmt::format("{}: the vocabulary has no token for the byte 0x{:02X} and "
+                      "no unknown token",
+                      vocabulary_.data().source, static_cast<uint8_t>(c)));
     }
   }
 }

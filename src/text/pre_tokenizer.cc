@@ -1,8 +1,8 @@
 #include "text/pre_tokenizer.h"
 
-#include <utf8proc.h>
-
 #include <array>
+
+#include <utf8proc.h>
 
 #include "text/utf8.h"
 
@@ -85,7 +85,8 @@ class Characters {
   explicit Characters(std::string_view text) : text_(text) {
     static const std::array<uint8_t, 128> ascii = [] {
       std::array<uint8_t, 128> table{};
-      for (unsigned c = 0; c < 128; ++c) table[c] = classify(c);
+      for (unsigned c = 0; c < 128; ++c)
+        table[c] = classify(c);
       return table;
     }();
     class_.reserve(text.size());
@@ -112,11 +113,13 @@ class Characters {
   uint32_t offset(size_t i) const noexcept { return begin_[i]; }
   /// First index at or after `i` (and at most `end`) whose class has / lacks a bit of `mask`.
   size_t skip(size_t i, size_t end, unsigned mask) const noexcept {
-    while (i < end && is(i, mask)) ++i;
+    while (i < end && is(i, mask))
+      ++i;
     return i;
   }
   size_t skip_not(size_t i, size_t end, unsigned mask) const noexcept {
-    while (i < end && !is(i, mask)) ++i;
+    while (i < end && !is(i, mask))
+      ++i;
     return i;
   }
 
@@ -183,10 +186,12 @@ class Splitter {
       : c_(characters), ends_(ends) {}
 
   void gpt2(size_t i, size_t end) {
-    while (i < end) emit(i = gpt2_piece_end(c_, i, end));
+    while (i < end)
+      emit(i = gpt2_piece_end(c_, i, end));
   }
   void qwen(size_t i, size_t end, unsigned letter, size_t max_digits) {
-    while (i < end) emit(i = qwen_piece_end(c_, i, end, letter, max_digits));
+    while (i < end)
+      emit(i = qwen_piece_end(c_, i, end, letter, max_digits));
   }
   void smollm(size_t i, size_t end) {
     while (i < end) {
@@ -200,7 +205,8 @@ class Splitter {
     while (i < end) {
       const bool punctuation = is_punctuation(i);
       size_t j = i + 1;
-      while (j < end && is_punctuation(j) == punctuation) ++j;
+      while (j < end && is_punctuation(j) == punctuation)
+        ++j;
       while (i < j) {
         const size_t piece_end = gpt2_piece_end(c_, i, j);
         numbers(i, piece_end);

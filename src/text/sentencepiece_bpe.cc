@@ -88,7 +88,8 @@ void SentencePieceBpe::encode(std::string_view raw, bool space_prefix,
     next[i] = i + 1;
     previous[i] = i == 0 ? kNone : i - 1;
   }
-  for (uint32_t i = 0; i < n; ++i) look_up(i);
+  for (uint32_t i = 0; i < n; ++i)
+    look_up(i);
   std::unordered_map<std::string_view, uint32_t> halves;  // unused tokens: bytes of the left half
   while (!heap.empty()) {
     const auto key = static_cast<uint32_t>(heap.top() >> 32);
@@ -128,15 +129,18 @@ void SentencePieceBpe::encode(std::string_view raw, bool space_prefix,
 
 void SentencePieceBpe::emit_bytes(std::string_view bytes, std::vector<TokenId>& ids) const {
   bool complete = true;
-  for (const char c : bytes) complete &= byte_token_[static_cast<uint8_t>(c)] >= 0;
+  for (const char c : bytes)
+    complete &= byte_token_[static_cast<uint8_t>(c)] >= 0;
   if (complete) {
-    for (const char c : bytes) ids.push_back(byte_token_[static_cast<uint8_t>(c)]);
+    for (const char c : bytes)
+      ids.push_back(byte_token_[static_cast<uint8_t>(c)]);
   } else if (vocabulary_.data().unk) {
     ids.push_back(*vocabulary_.data().unk);
   } else {
-    throw InvalidArgument(fmt::format("{}: the vocabulary has no token for some character and no "
-                                      "unknown token",
-                                      vocabulary_.data().source));
+    throw InvalidArgument(
+        fmt::format("{}: the vocabulary has no token for some character and no "
+                    "unknown token",
+                    vocabulary_.data().source));
   }
 }
 

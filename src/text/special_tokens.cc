@@ -52,7 +52,8 @@ SpecialTokens::SpecialTokens(std::vector<Candidate> candidates) : starts_(256, f
     while (begin < end) {
       const char byte = candidates[begin].text[depth];
       size_t stop = begin;
-      while (stop < end && candidates[stop].text[depth] == byte) ++stop;
+      while (stop < end && candidates[stop].text[depth] == byte)
+        ++stop;
       edges_.push_back({static_cast<uint8_t>(byte), static_cast<uint32_t>(nodes_.size())});
       ++nodes_[node].n_edges;
       nodes_.emplace_back();
@@ -74,9 +75,8 @@ SpecialTokens::Match SpecialTokens::longest(std::string_view text, size_t positi
     const auto end = begin + node->n_edges;
     const auto edge = node->n_edges <= 4
                           ? std::find_if(begin, end, [&](const Edge& e) { return e.byte == byte; })
-                          : std::lower_bound(begin, end, byte, [](const Edge& e, uint8_t b) {
-                              return e.byte < b;
-                            });
+                          : std::lower_bound(begin, end, byte,
+                                             [](const Edge& e, uint8_t b) { return e.byte < b; });
     if (edge == end || edge->byte != byte) break;
     node = &nodes_[edge->node];
     ++n;
@@ -125,7 +125,8 @@ std::vector<TextFragment> SpecialTokens::partition(std::string_view text, bool p
         continue;
       }
       size_t free = 1;
-      while (!taken[f.position + free]) ++free;
+      while (!taken[f.position + free])
+        ++free;
       const Match match = longest(text, f.position, free, trusted_limit(f.position));
       if (match.id >= 0) by_length[match.length].push_back({match.id, f.position});
     }

@@ -44,18 +44,20 @@ const PreTokenizer& choose_pre_tokenizer(const TokenizerData& data, const std::s
       throw InvalidArgument(fmt::format("--force-pre: no pre-tokenizer is called \"{}\"; known: {}",
                                         force_pre, known));
     }
-    const std::string found = name.empty() ? std::string("names no pre-tokenizer")
-                                           : fmt::format("wants the unknown pre-tokenizer \"{}\"",
-                                                         name);
-    throw Unsupported(fmt::format("{} {}; a wrong one would quietly give wrong tokens\nknown: {}\n"
-                                  "if you know which one fits, name it with --force-pre NAME",
-                                  source, found, known));
+    const std::string found = name.empty()
+                                  ? std::string("names no pre-tokenizer")
+                                  : fmt::format("wants the unknown pre-tokenizer \"{}\"", name);
+    throw Unsupported(
+        fmt::format("{} {}; a wrong one would quietly give wrong tokens\nknown: {}\n"
+                    "if you know which one fits, name it with --force-pre NAME",
+                    source, found, known));
   }
   if (pre->kind == PreTokenizerKind::kDefault) {
-    log_warning(fmt::format("{}: the pre-tokenizer is \"default\", a guess made when the file was "
-                            "written; tokens may differ from those the model was trained with "
-                            "(--force-pre NAME chooses another)",
-                            source));
+    log_warning(
+        fmt::format("{}: the pre-tokenizer is \"default\", a guess made when the file was "
+                    "written; tokens may differ from those the model was trained with "
+                    "(--force-pre NAME chooses another)",
+                    source));
   }
   return *pre;
 }
@@ -95,9 +97,10 @@ class TokenizerImpl final : public Tokenizer {
     size_t at = 0;
     for (const ByteRange& range : untrusted) {
       if (range.begin < at || range.end < range.begin || range.end > text.size()) {
-        throw InvalidArgument(fmt::format("untrusted range {}..{} of a text of {} bytes is not in "
-                                          "order or outside the text",
-                                          range.begin, range.end, text.size()));
+        throw InvalidArgument(
+            fmt::format("untrusted range {}..{} of a text of {} bytes is not in "
+                        "order or outside the text",
+                        range.begin, range.end, text.size()));
       }
       at = range.end;
     }
@@ -129,7 +132,8 @@ class TokenizerImpl final : public Tokenizer {
 
   std::string decode(std::span<const TokenId> ids, bool show_special) const override {
     std::string bytes;
-    for (const TokenId id : ids) bytes += token_bytes(id, show_special);
+    for (const TokenId id : ids)
+      bytes += token_bytes(id, show_special);
     std::string out;
     out.reserve(bytes.size());
     std::string_view rest = bytes;
@@ -169,8 +173,8 @@ class TokenizerImpl final : public Tokenizer {
     std::vector<TokenId> ids;
     ids.reserve(text.size() / 4 + 8);
     // A text that already begins or ends with the token does not get a second one.
-    const bool has_bos = !fragments.empty() && fragments.front().id >= 0 &&
-                         fragments.front().id == d.bos;
+    const bool has_bos =
+        !fragments.empty() && fragments.front().id >= 0 && fragments.front().id == d.bos;
     const bool has_eos =
         !fragments.empty() && fragments.back().id >= 0 && fragments.back().id == d.eos;
     if (add_special && add_bos_ && !has_bos) ids.push_back(*d.bos);
@@ -201,9 +205,10 @@ class TokenizerImpl final : public Tokenizer {
 std::shared_ptr<const Tokenizer> Tokenizer::create(TokenizerData data,
                                                    const std::string& force_pre) {
   if (data.model != "gpt2" && data.model != "llama") {
-    throw Unsupported(fmt::format("{}: the tokenizer model \"{}\" is not supported; known: gpt2 "
-                                  "(byte-level BPE), llama (SentencePiece BPE)",
-                                  data.source.empty() ? "the model" : data.source, data.model));
+    throw Unsupported(
+        fmt::format("{}: the tokenizer model \"{}\" is not supported; known: gpt2 "
+                    "(byte-level BPE), llama (SentencePiece BPE)",
+                    data.source.empty() ? "the model" : data.source, data.model));
   }
   return std::make_shared<TokenizerImpl>(std::move(data), force_pre);
 }

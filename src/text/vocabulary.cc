@@ -15,9 +15,9 @@ namespace {
 
 /// Texts of tokens that end a turn, in order of preference for the role "end of turn".
 constexpr std::array<std::string_view, 14> kEndTexts = {
-    "<|eot_id|>",  "<|im_end|>",        "<end_of_turn>",       "<|end|>", "<|endoftext|>",
-    "<|return|>",  "<|call|>",          "<|end_of_text|>",     "<|eom_id|>", "<EOT>",
-    "_<EOT>",      "</s>",              "<eos>",               "<end_of_utterance>"};
+    "<|eot_id|>", "<|im_end|>", "<end_of_turn>",   "<|end|>",           "<|endoftext|>",
+    "<|return|>", "<|call|>",   "<|end_of_text|>", "<|eom_id|>",        "<EOT>",
+    "_<EOT>",     "</s>",       "<eos>",           "<end_of_utterance>"};
 /// Separators of fill-in-the-middle prompts; a model that writes one has finished.
 constexpr std::array<std::string_view, 3> kFimStopTexts = {"<|fim_pad|>", "<|repo_name|>",
                                                            "<|file_sep|>"};
@@ -54,16 +54,17 @@ void Vocabulary::check_arrays() {
   for (size_t i = 0; i < data_.types.size(); ++i) {
     const auto type = static_cast<int32_t>(data_.types[i]);
     if (type < 0 || type > 6) {
-      throw FormatError(fmt::format("{}: token {} has the type {}; types go from 1 to 6",
-                                    where(data_), i, type));
+      throw FormatError(
+          fmt::format("{}: token {} has the type {}; types go from 1 to 6", where(data_), i, type));
     }
     if (type != 0) types_[i] = data_.types[i];  // 0 stands for "not said"
   }
   if (!is_sentencepiece()) return;
   if (data_.scores.size() != n) {
-    throw FormatError(fmt::format("{} has {} tokens but {} scores; merging by score needs one for "
-                                  "each token",
-                                  where(data_), n, data_.scores.size()));
+    throw FormatError(
+        fmt::format("{} has {} tokens but {} scores; merging by score needs one for "
+                    "each token",
+                    where(data_), n, data_.scores.size()));
   }
   for (size_t i = 0; i < n; ++i) {
     if (std::isnan(data_.scores[i])) {
@@ -72,8 +73,8 @@ void Vocabulary::check_arrays() {
   }
   for (size_t i = 0; i < n; ++i) {
     if (types_[i] == TokenType::kByte && !parse_byte_token(data_.tokens[i])) {
-      throw FormatError(fmt::format("{}: token {} is a byte token but its text is not <0xXX>",
-                                    where(data_), i));
+      throw FormatError(
+          fmt::format("{}: token {} is a byte token but its text is not <0xXX>", where(data_), i));
     }
   }
 }
@@ -93,9 +94,10 @@ void Vocabulary::build_index() {
     }
   }
   if (duplicates > 0) {
-    log_warning(fmt::format("{}: {} token texts occur twice (first: ids {} and {}); the lowest id "
-                            "is used for encoding",
-                            where(data_), duplicates, first, second));
+    log_warning(
+        fmt::format("{}: {} token texts occur twice (first: ids {} and {}); the lowest id "
+                    "is used for encoding",
+                    where(data_), duplicates, first, second));
   }
 }
 
@@ -128,9 +130,12 @@ void Vocabulary::mark_end_tokens() {
   mark(data_.eos);
   mark(data_.eot);
   mark(data_.eom);
-  for (const TokenId id : data_.fim_stop) mark(id);
-  for (const std::string_view text : kEndTexts) mark(find(text));
-  for (const std::string_view text : kFimStopTexts) mark(find(text));
+  for (const TokenId id : data_.fim_stop)
+    mark(id);
+  for (const std::string_view text : kEndTexts)
+    mark(find(text));
+  for (const std::string_view text : kFimStopTexts)
+    mark(find(text));
 
   const auto protect = [&](TokenId id) {
     TokenType& type = types_[static_cast<size_t>(id)];
@@ -190,6 +195,8 @@ std::optional<uint8_t> parse_byte_token(std::string_view text) noexcept {
   return static_cast<uint8_t>(value);
 }
 
-std::string byte_token_text(uint8_t byte) { return fmt::format("<0x{:02X}>", byte); }
+std::string byte_token_text(uint8_t byte) {
+  return fmt::format("<0x{:02X}>", byte);
+}
 
 }  // namespace ts
