@@ -44,8 +44,10 @@ std::string describe_foreign_file(std::span<const std::byte> head, uint64_t file
     return "it is a zip archive, most likely a PyTorch checkpoint (pickle), which is never read "
            "because it can carry code; get the safetensors form of the model";
   }
-  if (head.size() >= 2 && head[0] == std::byte{0x80} && head[1] >= std::byte{2} &&
-      head[1] <= std::byte{5}) {
+  // The opcode after a pickle's protocol number is never zero; a small little-endian length may
+  // start with the same two bytes.
+  if (head.size() >= 3 && head[0] == std::byte{0x80} && head[1] >= std::byte{2} &&
+      head[1] <= std::byte{5} && head[2] != std::byte{0}) {
     return "it is a Python pickle (an old PyTorch checkpoint), which is never read because it can "
            "carry code; get the safetensors form of the model";
   }
