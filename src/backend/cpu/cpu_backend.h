@@ -1,0 +1,42 @@
+/// The CPU backend: weights stay mapped, products run on the kernels chosen at start.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+
+namespace ts {
+
+struct CpuBackendOptions {
+  int n_threads = 0;       ///< 0 = default_threads()
+  std::vector<int> cores;  ///< pin threads to these CPUs; empty = do not pin
+  std::string isa;         ///< see select_kernels(); empty = TENSORSHARP_ISA or auto
+  bool exact = false;      ///< f32 activations against decoded weights
+  /// Ask for huge pages for the backend's own large buffers (caches, activations).
+  bool huge_pages = true;
+};
+
+/// Errors: InvalidArgument (threads, cores, unknown isa), Unsupported (isa not available here).
+std::shared_ptr<Backend> make_cpu_backend(const CpuBackendOptions& options);
+
+/// What check_kernels() did.
+struct KernelCheck {
+  int n_shapes = 0;  ///< distinct (codec, shape) pairs compared
+  double seconds = 0;
+};
+/// Test hook: may change the chosen kernels' results before the comparison.
+using KernelFault = std::function<void(std::span<float> results)>;
+
+/// Compares the backend's kernels with the reference kernels, bit for bit, on a few rows of each
+/// distinct (codec, shape) among `weights`, for one activation row and for several. A difference is
+/// a BackendError naming codec, shape and instruction set. `backend` and the weights must come from
+/// make_cpu_backend().
+KernelCheck check_kernels(const Backend& backend, std::span<const Weight* const> weights,
+                          const KernelFault& fault = {});
+
+}  // namespace ts

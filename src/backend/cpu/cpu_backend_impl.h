@@ -1,0 +1,76 @@
+/// The CPU backend's class; the operations are in cpu_backend.cc, linear.cc and attention.cc.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/cpu_weight.h"
+#include "backend/cpu/kv_store.h"
+#include "backend/cpu/rope_tables.h"
+#include "base/aligned_buffer.h"
+#include "base/thread_pool.h"
+#include "kernels/kernels.h"
+
+namespace ts {
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend(const CpuBackendOptions& options, int n_threads, const Kernels& kernels);
+
+  std::string_view name() const override { return "cpu"; }
+  std::string_view isa() const override { return kernels_.table.isa; }
+  int n_threads() const override { return pool_.n_threads(); }
+  bool exact() const override { return exact_; }
+  const Kernels& kernels() const noexcept { return kernels_; }
+
+  std::shared_ptr<Buffer> allocate(size_t n_floats, std::string_view what) override;
+  std::shared_ptr<const Weight> upload(const TensorView& tensor,
+                                       std::shared_ptr<const void> keep_alive) override;
+  std::unique_ptr<KvCache> make_kv_cache(const KvShape& shape, KvType type) override;
+  std::vector<std::byte> read_kv(const KvCache& cache, int64_t begin, int64_t end) override;
+  void write_kv(KvCache& cache, int64_t begin, std::span<const std::byte> bytes) override;
+
+  void linear(std::span<const LinearJob> jobs, Activation& x) override;
+  void embed(const Weight& table, std::span<const int32_t> ids, float scale, Mat y) override;
+  void rms_norm(Mat x, const float* w, int64_t group, float eps, Mat y) override;
+  void rope(Mat x, int64_t n_heads, int64_t head_dim, int64_t first_position,
+            const Rope& rope) override;
+  void attention(const AttentionArgs& args, KvCache& cache) override;
+  void gated_unit(GatedUnit unit, Mat gate, Mat up, Mat out) override;
+  void add(Mat x, Mat y) override;
+  void softcap(Mat x, float cap) override;
+
+ private:
+  /// Runs fn(row_begin, row_end) over rows; on the calling thread alone when the whole operation is
+  /// too small (`row_cost` in rough nanoseconds) to be worth waking the team.
+  template <typename F>
+  void for_rows(int64_t n_rows, double row_cost_ns, F&& fn) {
+    constexpr double kWorthWakingNs = 8000;
+    if (static_cast<double>(n_rows) * row_cost_ns < kWorthWakingNs)
+      fn(int64_t{0}, n_rows);
+    else
+      pool_.parallel_for(n_rows, 1, fn);
+  }
+  /// At least `bytes` of scratch for every thread; contents are lost. ResourceExhausted.
+  void reserve_scratch(size_t bytes, std::string_view what);
+  std::byte* scratch(int thread) noexcept { return scratch_[static_cast<size_t>(thread)].data(); }
+  void attend_rows(const AttentionArgs& args, const CpuKvCache& cache);
+  void attend_blocks(const AttentionArgs& args, const CpuKvCache& cache);
+
+  const Kernels& kernels_;
+  const bool exact_;
+  const bool huge_pages_;
+  std::mutex mutex_;  ///< one operation at a time: scratch and tables below are shared
+  ThreadPool pool_;
+  std::vector<AlignedBuffer<std::byte>> scratch_;
+  AlignedBuffer<float> partials_;
+  RopeTables rope_tables_;
+};
+
+}  // namespace ts

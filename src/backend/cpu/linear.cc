@@ -1,0 +1,184 @@
+// Products of weights and activations: quantize the rows once, then one parallel region in which
+// every thread takes a contiguous share of each matrix's rows (one sequential stream per thread).
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include <tensorsharp/error.hpp>
+
+#include "backend/cpu/checks.h"
+#include "backend/cpu/cpu_backend_impl.h"
+#include "backend/cpu/quantized_rows.h"
+#include "base/profile.h"
+
+namespace ts {
+namespace {
+
+/// Unpacked rows a thread works on at a time: they stay in its second-level cache while all
+/// activation rows pass by.
+constexpr size_t kTileBytes = size_t{96} << 10;
+constexpr size_t kMaxTileRows = 64;
+/// Shares of a matrix begin at multiples of this many rows.
+constexpr int64_t kRowGrain = 4;
+
+size_t round_up(size_t n, size_t unit) {
+  return (n + unit - 1) / unit * unit;
+}
+
+/// How a tile of one weight lies in a thread's scratch.
+struct TileLayout {
+  size_t n_rows = 0, code_stride = 0, scale_stride = 0, min_stride = 0;
+  size_t scales_at = 0, mins_at = 0, bytes = 0;
+};
+
+TileLayout int_layout(const CpuWeight& w, const IntFormatInfo& format) {
+  TileLayout t;
+  t.code_stride = round_up(w.cols, 64);
+  t.scale_stride = round_up(w.cols / format.group, 8);
+  t.min_stride = format.min_group ? round_up(w.cols / format.min_group, 8) : 0;
+  t.n_rows = std::clamp<size_t>(kTileBytes / t.code_stride, 4, kMaxTileRows);
+  t.scales_at = t.n_rows * t.code_stride;
+  t.mins_at = t.scales_at + t.n_rows * t.scale_stride * sizeof(float);
+  t.bytes = t.mins_at + t.n_rows * t.min_stride * sizeof(float);
+  return t;
+}
+
+TileLayout float_layout(const CpuWeight& w) {
+  TileLayout t;
+  t.code_stride = round_up(w.cols, 16);  // floats
+  t.n_rows = std::clamp<size_t>(kTileBytes / sizeof(float) / t.code_stride, 2, kMaxTileRows);
+  t.bytes = t.n_rows * t.code_stride * sizeof(float);
+  return t;
+}
+
+/// One job with what its threads need.
+struct Plan {
+  const LinearJob* job = nullptr;
+  const CpuWeight* weight = nullptr;
+  const ActRow* act = nullptr;  ///< null = f32 rows
+  TileLayout tile;
+};
+
+void int_rows(const KernelTable& table, const Plan& plan, int64_t begin, int64_t end,
+              std::byte* scratch) {
+  const CpuWeight& w = *plan.weight;
+  const auto format = static_cast<size_t>(w.int_format);
+  const IntFormatInfo& info = kIntFormatInfo[format];
+  const Mat& y = plan.job->y;
+  if (y.rows == 1 && table.int_gemv[format]) {
+    table.int_gemv[format](w.row(static_cast<size_t>(begin)), w.row_bytes,
+                           static_cast<size_t>(end - begin), w.cols, plan.act, y.row(0) + begin);
+    return;
+  }
+  const TileLayout& t = plan.tile;
+  auto* codes = reinterpret_cast<uint8_t*>(scratch);
+  auto* scales = reinterpret_cast<float*>(scratch + t.scales_at);
+  auto* mins = t.min_stride ? reinterpret_cast<float*>(scratch + t.mins_at) : nullptr;
+  // Padding of codes and scales must be zero; unpackers do not touch it.
+  std::memset(scratch, 0, t.bytes);
+  for (int64_t r = begin; r < end; r += static_cast<int64_t>(t.n_rows)) {
+    const size_t n = std::min(t.n_rows, static_cast<size_t>(end - r));
+    for (size_t i = 0; i < n; ++i)
+      table.unpack[format](w.row(static_cast<size_t>(r) + i), w.cols, codes + i * t.code_stride,
+                           scales + i * t.scale_stride, mins ? mins + i * t.min_stride : nullptr);
+    const WeightTile tile = {codes,          scales,       mins, t.code_stride,
+                             t.scale_stride, t.min_stride, n,    w.cols};
+    table.int_tile(&info, &tile, plan.act, static_cast<size_t>(y.rows), y.row(0) + r,
+                   static_cast<size_t>(y.stride));
+  }
+}
+
+void float_rows(const KernelTable& table, const Plan& plan, const Mat& x, int64_t begin,
+                int64_t end, std::byte* scratch) {
+  const CpuWeight& w = *plan.weight;
+  const Mat& y = plan.job->y;
+  if (y.rows == 1 && w.float_format >= 0) {
+    table.float_gemv[w.float_format](w.row(static_cast<size_t>(begin)), w.row_bytes,
+                                     static_cast<size_t>(end - begin), w.cols, x.row(0),
+                                     y.row(0) + begin);
+    return;
+  }
+  auto* tile = reinterpret_cast<float*>(scratch);
+  const size_t stride = plan.tile.code_stride;
+  for (int64_t r = begin; r < end; r += static_cast<int64_t>(plan.tile.n_rows)) {
+    const size_t n = std::min(plan.tile.n_rows, static_cast<size_t>(end - r));
+    for (size_t i = 0; i < n; ++i) {
+      const uint8_t* row = w.row(static_cast<size_t>(r) + i);
+      if (w.float_format >= 0)
+        table.to_f32[w.float_format](row, w.cols, tile + i * stride);
+      else
+        w.codec->decode(reinterpret_cast<const std::byte*>(row), tile + i * stride, w.cols);
+    }
+    table.float_tile(tile, stride, n, w.cols, x.row(0), static_cast<size_t>(x.stride),
+                     static_cast<size_t>(y.rows), y.row(0) + r, static_cast<size_t>(y.stride));
+  }
+}
+
+}  // namespace
+
+void CpuBackend::linear(std::span<const LinearJob> jobs, Activation& x) {
+  const profile::Scope timer("linear");
+  const Mat rows = x.rows();
+  check_mat(rows, rows.rows, rows.cols, "linear: x");
+  if (rows.rows == 0 || jobs.empty()) return;
+  const std::lock_guard lock(mutex_);
+  const KernelTable& table = kernels_.table;
+
+  std::vector<Plan> plans(jobs.size());
+  size_t scratch_bytes = 0;
+  for (size_t j = 0; j < jobs.size(); ++j) {
+    Plan& plan = plans[j];
+    plan.job = &jobs[j];
+    check_argument(jobs[j].weight != nullptr, "linear: a job without a weight");
+    plan.weight = &cpu_weight(*jobs[j].weight);
+    if (static_cast<int64_t>(plan.weight->cols) != rows.cols)
+      throw InvalidArgument(fmt::format("linear: rows of {} elements, but the weight takes {}",
+                                        rows.cols, plan.weight->cols));
+    check_mat(jobs[j].y, rows.rows, plan.weight->n_rows(), "linear: y");
+    if (plan.weight->int_format < 0) {
+      plan.tile = float_layout(*plan.weight);
+    } else {
+      const IntFormatInfo& info = kIntFormatInfo[plan.weight->int_format];
+      plan.tile = int_layout(*plan.weight, info);
+      Activation::Slot& slot = x.slot(info.act_group);
+      if (!slot.data) slot.data = std::make_unique<QuantizedRows>();
+      auto& form = static_cast<QuantizedRows&>(*slot.data);
+      if (!slot.valid) {
+        try {
+          form.reserve(static_cast<size_t>(rows.rows), plan.weight->cols, info.act_group);
+        } catch (const std::bad_alloc&) {
+          throw ResourceExhausted(fmt::format("not enough memory for {} x {} quantized activations",
+                                              rows.rows, rows.cols));
+        }
+        for_rows(rows.rows, static_cast<double>(rows.cols) * 0.4, [&](int64_t begin, int64_t end) {
+          for (int64_t r = begin; r < end; ++r)
+            form.fill(table, static_cast<size_t>(r), rows.row(r));
+        });
+        slot.valid = true;
+      }
+      plan.act = form.rows();
+    }
+    scratch_bytes = std::max(scratch_bytes, plan.tile.bytes);
+  }
+  reserve_scratch(scratch_bytes, "linear");
+
+  pool_.run([&](int thread, int n_threads) {
+    for (const Plan& plan : plans) {
+      const auto [begin, end] =
+          ThreadPool::share(plan.weight->n_rows(), kRowGrain, thread, n_threads);
+      if (begin >= end) continue;
+      if (plan.act)
+        int_rows(table, plan, begin, end, scratch(thread));
+      else
+        float_rows(table, plan, rows, begin, end, scratch(thread));
+      if (plan.job->bias) {
+        for (int64_t m = 0; m < rows.rows; ++m)
+          table.add(plan.job->y.row(m) + begin, plan.job->bias + begin,
+                    static_cast<size_t>(end - begin));
+      }
+    }
+  });
+}
+
+}  // namespace ts

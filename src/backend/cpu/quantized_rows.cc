@@ -1,0 +1,71 @@
+#include "backend/cpu/quantized_rows.h"
+
+#include <new>
+
+namespace ts {
+namespace {
+
+/// Entries per row of an array with one entry per group: a multiple of 16 (a cache line) with at
+/// least 8 zeros of padding.
+size_t padded(size_t n) {
+  return (n + 8 + 15) / 16 * 16;
+}
+
+template <typename T>
+void grow(AlignedBuffer<T>& buffer, size_t count) {
+  if (buffer.size() >= count) return;
+  buffer = AlignedBuffer<T>();  // free first: old and new never exist together
+  buffer = AlignedBuffer<T>(count);
+}
+
+}  // namespace
+
+void QuantizedRows::reserve(size_t n_rows, size_t k, size_t group) {
+  const size_t code_stride = (k + 63) / 64 * 64 + 64;
+  const size_t group_stride = padded((k + group - 1) / group);
+  // A short last group still writes all of its 16-element parts.
+  const size_t group16_stride = group == 32 ? padded((k + 31) / 32 * 2) : 0;
+  const size_t floats = 2 * (group_stride + group16_stride);
+  const size_t ints = group_stride + group16_stride;
+  if (n_rows > SIZE_MAX / 4 / (code_stride + 4 * floats)) throw std::bad_alloc();
+  if (rows_.size() >= n_rows && k_ == k && group_ == group) return;
+  if (k_ != k || group_ != group) {
+    // Another shape: paddings move, so all arrays are made afresh (they start as zeros).
+    codes_ = {};
+    floats_ = {};
+    ints_ = {};
+  }
+  rows_.clear();
+  grow(codes_, n_rows * code_stride);
+  grow(floats_, n_rows * floats);
+  grow(ints_, n_rows * ints);
+  k_ = k;
+  group_ = group;
+  code_stride_ = code_stride;
+  group_stride_ = group_stride;
+  group16_stride_ = group16_stride;
+  rows_.resize(n_rows);
+  for (size_t r = 0; r < n_rows; ++r) {
+    float* f = floats_.data() + r * floats;
+    int32_t* i = ints_.data() + r * ints;
+    const bool has16 = group16_stride > 0;
+    rows_[r] = {codes_.data() + r * code_stride,
+                f,
+                i,
+                f + group_stride,
+                has16 ? f + 2 * group_stride : nullptr,
+                has16 ? i + group_stride : nullptr,
+                has16 ? f + 2 * group_stride + group16_stride : nullptr};
+  }
+}
+
+void QuantizedRows::fill(const KernelTable& table, size_t row, const float* x) {
+  const ActRow& r = rows_[row];
+  const ActRowOut out = {const_cast<int8_t*>(r.q),      const_cast<float*>(r.scale),
+                         const_cast<int32_t*>(r.isum),  const_cast<float*>(r.fsum),
+                         const_cast<float*>(r.scale16), const_cast<int32_t*>(r.isum16),
+                         const_cast<float*>(r.fsum16)};
+  table.quantize_row(x, k_, group_, &out);
+}
+
+}  // namespace ts

@@ -1,0 +1,32 @@
+/// Activation rows quantized to int8, the form that integer kernels read.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "backend/activation.h"
+#include "base/aligned_buffer.h"
+#include "kernels/kernel_table.h"
+
+namespace ts {
+
+class QuantizedRows final : public ActivationFormData {
+ public:
+  /// Makes room for n_rows rows of k elements in groups of `group`; keeps memory that suffices.
+  /// Throws std::bad_alloc.
+  void reserve(size_t n_rows, size_t k, size_t group);
+  /// Quantizes one row; rows are independent, so threads may fill different ones.
+  void fill(const KernelTable& table, size_t row, const float* x);
+  const ActRow* rows() const noexcept { return rows_.data(); }
+
+ private:
+  size_t k_ = 0, group_ = 0;
+  std::vector<ActRow> rows_;
+  AlignedBuffer<int8_t> codes_;
+  AlignedBuffer<float> floats_;
+  AlignedBuffer<int32_t> ints_;
+  size_t code_stride_ = 0, group_stride_ = 0, group16_stride_ = 0;
+};
+
+}  // namespace ts

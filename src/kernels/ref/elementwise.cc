@@ -1,0 +1,24 @@
+// Element-wise operations for the baseline instruction set (see elementwise.inc).
+#include "kernels/ref/ref_kernels.h"
+
+namespace ts::ref {
+namespace {
+#include "kernels/elementwise.inc"
+}  // namespace
+
+void set_elementwise(KernelTable& table) {
+  table.rms_norm = rms_norm;
+  table.add = add;
+  table.scale = scale;
+  table.silu_gate = silu_gate;
+  table.gelu_gate = gelu_gate;
+  table.softcap = softcap;
+  table.rope_half_split = rope_half_split;
+  table.rope_interleaved = rope_interleaved;
+  table.dequantize32 = dequantize32;
+  table.softmax_terms = softmax_terms;
+  table.exp = exp_one;
+  table.scaled_add = scaled_add;
+}
+
+}  // namespace ts::ref
