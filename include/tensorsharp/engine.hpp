@@ -99,8 +99,8 @@ struct TokenLogprob {
 
 struct GeneratedToken {
   int32_t id = 0;
-  std::string text;  ///< complete UTF-8 that became certain with this token; may be empty
-  float logprob = 0;
+  std::string text;   ///< complete UTF-8 that became certain with this token; may be empty
+  float logprob = 0;  ///< 0 unless n_logprobs > 0
   std::vector<TokenLogprob> top;  ///< n_logprobs most likely tokens
 };
 
@@ -180,10 +180,21 @@ class TS_API Session {
   virtual void eval(std::span<const int32_t> ids, std::span<float> logits, bool all = false) = 0;
 
   /// Makes the session hold `prompt` (re-using the longest common prefix), then generates.
-  /// `on_token` sees every token as it comes; returning false stops (kCancelled).
+  /// `on_token` sees every token as it comes; returning false stops (kCancelled). Text that was
+  /// held back when generation ends without a further token comes in a last call with id -1.
+  /// Prompt and answer together never exceed the context; a prompt that alone does is
+  /// ResourceExhausted, and one that fills it exactly ends at once with kContextFull.
   virtual GenerateResult generate(
       std::span<const int32_t> prompt, const GenerateOptions& options,
       const std::function<bool(const GeneratedToken&)>& on_token = {}) = 0;
+
+  /// Writes tokens and caches to a file that load() of a session of the same model reads.
+  virtual void save(const std::string& path, bool overwrite = true) const = 0;
+  /// Replaces the contents by a saved session. Errors: FormatError (damaged), InvalidArgument
+  /// (another model or KV type), ResourceExhausted (longer than the context).
+  virtual void load(const std::string& path) = 0;
+  /// An independent session with the same contents.
+  virtual std::unique_ptr<Session> fork() const = 0;
 };
 
 }  // namespace ts

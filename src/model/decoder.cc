@@ -53,6 +53,7 @@ void DecoderModel::load(TensorLoader& loader, const GgufFile& file, Backend* bac
   weight_bytes_ = loader.matrix_bytes();
   loader.finish();
   tensor_names_ = loader.used();
+  weights_ = loader.weights();
   for (const std::string& name : tensor_names_)
     n_parameters_ += file.find(name)->shape.n_elems();
 }

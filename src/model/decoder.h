@@ -55,6 +55,7 @@ class DecoderModel : public Model {
   uint64_t weight_bytes_per_token() const final { return weight_bytes_per_token_; }
   int64_t n_parameters() const final { return n_parameters_; }
   const std::vector<std::string>& tensor_names() const final { return tensor_names_; }
+  std::vector<const Weight*> weights() const final { return weights_; }
   void forward(const ForwardRequest& request, State& state, Workspace& workspace) const final;
 
   /// Loads everything and checks that the file holds nothing else. Called once, by load_model().
@@ -81,6 +82,7 @@ class DecoderModel : public Model {
   Linear output_;
   uint64_t weight_bytes_ = 0, weight_bytes_per_token_ = 0;
   int64_t n_parameters_ = 0;
+  std::vector<const Weight*> weights_;
   std::vector<std::string> tensor_names_;
 };
 

@@ -54,6 +54,9 @@ class Model {
   /// Names of the tensors in use, in the order the forward pass meets them.
   virtual const std::vector<std::string>& tensor_names() const = 0;
 
+  /// All matrices that are multiplied with (each once), for checks of their kernels.
+  virtual std::vector<const Weight*> weights() const = 0;
+
   StateLayout state_layout(int64_t capacity, KvType kv_type) const;
   WorkspaceLayout workspace_layout(int64_t chunk) const {
     return WorkspaceLayout::of(config(), chunk);

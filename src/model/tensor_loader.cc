@@ -70,7 +70,9 @@ std::shared_ptr<const Weight> TensorLoader::matrix(const std::string& name, int6
   matrix_bytes_ += entry.data.size();
   if (progress_ != nullptr) (*progress_)("loading weights", used_.size(), file_->tensors().size());
   if (backend_ == nullptr) return nullptr;
-  return backend_->upload(entry.view(), file_);
+  auto weight = backend_->upload(entry.view(), file_);
+  weights_.push_back(weight.get());
+  return weight;
 }
 
 std::vector<float> TensorLoader::vector(const std::string& name, int64_t size) {

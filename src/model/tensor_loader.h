@@ -45,6 +45,8 @@ class TensorLoader {
 
   /// Names of all declared tensors that the file has, in order of declaration.
   const std::vector<std::string>& used() const noexcept { return used_; }
+  /// All matrices loaded so far; owned by who got them.
+  const std::vector<const Weight*>& weights() const noexcept { return weights_; }
   /// File bytes of the matrices declared so far.
   uint64_t matrix_bytes() const noexcept { return matrix_bytes_; }
   uint64_t vector_bytes() const noexcept { return vector_bytes_; }
@@ -57,6 +59,7 @@ class TensorLoader {
   const Progress* progress_;
   std::vector<std::string> used_;
   std::unordered_set<std::string> declared_;
+  std::vector<const Weight*> weights_;
   uint64_t matrix_bytes_ = 0, vector_bytes_ = 0;
 };
 

@@ -1,0 +1,324 @@
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <tensorsharp/error.hpp>
+
+#include "backend/cpu/cpu_backend.h"
+#include "base/cpu_topology.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/sha256.h"
+#include "codec/codec.h"
+#include "model/gguf_tokenizer.h"
+#include "model/non_finite.h"
+#include "runtime/engine_impl.h"
+#include "runtime/plan.h"
+#include "runtime/session_impl.h"
+
+namespace ts {
+namespace {
+
+/// Major page faults per decoded token that mean the weights do not stay in memory.
+constexpr int64_t kFaultsPerToken = 64;
+
+/// Adapts LoadOptions to what loaders take.
+Progress progress_of(const LoadOptions& options) {
+  Progress progress;
+  progress.report = [&options](std::string_view stage, uint64_t done, uint64_t total) {
+    if (options.cancel != nullptr && options.cancel->load(std::memory_order_relaxed))
+      throw Cancelled("interrupted while loading");
+    if (options.progress) options.progress(stage, done, total);
+  };
+  return progress;
+}
+
+/// Name of the type that holds most bytes of matrices.
+std::string dominant_type(const GgufFile& file) {
+  std::map<std::string, uint64_t> bytes;
+  for (const TensorEntry& t : file.tensors()) {
+    if (t.shape.n_rows() > 1) bytes[type_name(t.type)] += t.data.size();
+  }
+  std::string best;
+  uint64_t most = 0;
+  for (const auto& [name, n] : bytes) {
+    if (n > most) {
+      most = n;
+      best = name;
+    }
+  }
+  return best;
+}
+
+std::string display_name(const GgufFile& file) {
+  std::string name = file.metadata().get_string("general.name").value_or("");
+  if (name.empty() || name == "Hf") name = file.path().stem().string();  // "Hf" is a placeholder
+  return name;
+}
+
+/// A doubled begin-of-sequence token (one from the text, one from the tokenizer) harms quality.
+void keep_one_bos(std::vector<int32_t>& ids, const Tokenizer& tokenizer) {
+  const auto bos = tokenizer.data().bos;
+  while (bos && ids.size() >= 2 && ids[0] == *bos && ids[1] == *bos)
+    ids.erase(ids.begin());
+}
+
+void warn_of_sidecar(const std::filesystem::path& path) {
+  std::filesystem::path sidecar = path;
+  sidecar.replace_extension(".residuals.gguf");
+  std::error_code ignored;
+  if (std::filesystem::exists(sidecar, ignored))
+    log_warning(fmt::format("{}: further weight planes are not supported and were not loaded",
+                            sidecar.string()));
+}
+
+}  // namespace
+
+std::string_view stop_reason_name(StopReason reason) noexcept {
+  switch (reason) {
+    case StopReason::kEndOfText:
+      return "end_of_text";
+    case StopReason::kStopString:
+      return "stop_string";
+    case StopReason::kLength:
+      return "length";
+    case StopReason::kContextFull:
+      return "context_full";
+    case StopReason::kCancelled:
+      return "cancelled";
+  }
+  return "unknown";
+}
+
+std::shared_ptr<const Engine> Engine::load(const std::string& path, const LoadOptions& options) {
+  return std::make_shared<EngineImpl>(path, options);
+}
+
+MemoryPlan Engine::plan(const std::string& path, const LoadOptions& options) {
+  const auto file = GgufFile::open(path);
+  const auto model = load_model(file, nullptr);
+  return plan_memory(*model, *file, options, available_memory());
+}
+
+EngineImpl::EngineImpl(const std::string& path, const LoadOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  const Progress progress = progress_of(options);
+  progress("reading header", 0, 0);
+  file_ = GgufFile::open(path);
+  for (const std::string& note : file_->notes())
+    log_info(fmt::format("{}: {}", path, note));
+  warn_of_sidecar(path);
+
+  // Everything is checked and measured before anything is loaded.
+  const auto outline = load_model(file_, nullptr);
+  const MemoryPlan plan = plan_memory(*outline, *file_, options, available_memory());
+  require_fit(plan, path);
+  if (options.context == 0 && plan.context < std::min<int64_t>(plan.model_context, 8192))
+    log_warning(fmt::format("context reduced to {} to fit in memory: {}", plan.context,
+                            describe_plan(plan)));
+  if (plan.context > plan.model_context)
+    log_warning(fmt::format("a context of {} is more than the {} the model was made for",
+                            plan.context, plan.model_context));
+
+  CpuBackendOptions backend_options;
+  backend_options.n_threads = options.n_threads;
+  backend_options.cores = options.cores;
+  backend_options.isa = options.isa == "auto" ? "" : options.isa;
+  backend_options.exact = options.exact;
+  if (options.huge_pages != "auto" && options.huge_pages != "on" && options.huge_pages != "off")
+    throw InvalidArgument(
+        fmt::format("huge_pages is \"{}\", expected auto, on or off", options.huge_pages));
+  backend_options.huge_pages = options.huge_pages != "off";
+  backend_ = make_cpu_backend(backend_options);
+  if (options.mlock) {
+    for (const auto& part : file_->parts())
+      part->lock_pages();
+  }
+  model_ = load_model(file_, backend_.get(), &progress);
+  progress("loading tokenizer", 0, 0);
+  load_text(options);
+  read_sampling();
+  if (options.self_check) {
+    progress("checking kernels", 0, 0);
+    self_check();
+  }
+
+  kv_type_ = kv_type_of(options.kv);
+  chunk_ = prefill_chunk_of(options, plan.context);
+  const ModelConfig& config = model_->config();
+  info_.path = path;
+  info_.name = display_name(*file_);
+  info_.architecture = config.architecture;
+  info_.scheme = dominant_type(*file_);
+  info_.isa = std::string(backend_->isa());
+  info_.n_threads = backend_->n_threads();
+  info_.threads_reason = options.n_threads > 0 ? "as asked" : default_threads().reason;
+  info_.n_parameters = model_->n_parameters();
+  info_.n_vocab = config.n_vocab;
+  info_.n_layers = config.n_layers;
+  info_.d_model = config.d_model;
+  info_.n_heads = config.layers[0].n_heads;
+  info_.n_kv_heads = config.layers[0].n_kv_heads;
+  info_.head_dim = config.head_dim;
+  info_.d_ff = config.layers[0].d_ff;
+  info_.model_context = config.context_length;
+  info_.context = plan.context;
+  info_.file_bytes = file_->file_bytes();
+  info_.weight_bytes = model_->weight_bytes();
+  info_.weight_bytes_per_token = model_->weight_bytes_per_token();
+  info_.kv_bytes_per_session = model_->state_layout(plan.context, kv_type_).bytes();
+  info_.scratch_bytes_per_session = model_->workspace_layout(chunk_).bytes();
+  info_.load_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+void EngineImpl::load_text(const LoadOptions& options) {
+  TokenizerData data = read_gguf_tokenizer(file_->metadata());
+  const std::string source = data.chat_template;
+  tokenizer_ = Tokenizer::create(std::move(data), options.force_pre);
+  info_.has_chat_template = !source.empty();
+  if (source.empty()) return;
+  try {
+    template_ = ChatTemplate::parse(source);
+  } catch (const Error& error) {
+    // The model still completes raw text; conversations report the reason.
+    template_error_ = error.what();
+    log_warning(fmt::format("the chat template of {} cannot be used: {}", file_->path().string(),
+                            template_error_));
+  }
+}
+
+void EngineImpl::read_sampling() {
+  const Metadata& metadata = file_->metadata();
+  const auto number = [&](const char* key, double min, double max) -> std::optional<double> {
+    std::optional<double> value;
+    try {
+      value = metadata.get_float(key);
+    } catch (const FormatError& error) {
+      log_warning(fmt::format("ignored: {}", error.what()));
+      return std::nullopt;
+    }
+    if (value && !(*value >= min && *value <= max)) {
+      log_warning(fmt::format("{}: {} = {} is ignored, expected {} to {}", metadata.source(), key,
+                              *value, min, max));
+      return std::nullopt;
+    }
+    return value;
+  };
+  if (const auto v = number("general.sampling.temp", 0, 100))
+    sampling_.temperature = static_cast<float>(*v);
+  if (const auto v = number("general.sampling.top_p", 1e-6, 1))
+    sampling_.top_p = static_cast<float>(*v);
+  if (const auto v = number("general.sampling.min_p", 0, 1))
+    sampling_.min_p = static_cast<float>(*v);
+  if (const auto v = number("general.sampling.top_k", 0, 1e9))
+    sampling_.top_k = static_cast<int>(std::lround(*v));
+}
+
+void EngineImpl::self_check() const {
+  const std::vector<const Weight*> weights = model_->weights();
+  const KernelCheck check = check_kernels(*backend_, weights);
+  log_debug(fmt::format("kernels checked on {} shapes in {:.1f} ms", check.n_shapes,
+                        check.seconds * 1000));
+}
+
+std::unique_ptr<Session> EngineImpl::new_session() const {
+  return std::make_unique<SessionImpl>(
+      std::static_pointer_cast<const EngineImpl>(shared_from_this()));
+}
+
+std::vector<int32_t> EngineImpl::tokenize(std::string_view text, bool add_special,
+                                          bool parse_special) const {
+  EncodeOptions options;
+  options.add_special = add_special;
+  options.parse_special = parse_special;
+  auto ids = tokenizer_->encode(text, options);
+  if (add_special) keep_one_bos(ids, *tokenizer_);
+  return ids;
+}
+
+std::string EngineImpl::detokenize(std::span<const int32_t> ids, bool show_special) const {
+  for (const int32_t id : ids) {
+    if (id < 0 || id >= tokenizer_->n_vocab())
+      throw InvalidArgument(fmt::format("token id {} is outside the vocabulary (0 to {})", id,
+                                        tokenizer_->n_vocab() - 1));
+  }
+  return tokenizer_->decode(ids, show_special);
+}
+
+std::vector<int32_t> EngineImpl::tokenize_chat(std::span<const ChatMessage> messages,
+                                               bool add_generation_prompt,
+                                               std::string_view extra_json) const {
+  if (!template_ && !template_error_.empty()) throw FormatError(template_error_);
+  if (!template_)
+    throw Unsupported(
+        fmt::format("{}: the model carries no chat template; give raw text (--raw)", info_.path));
+  ChatRequest request;
+  for (const ChatMessage& message : messages)
+    request.messages.push_back({{"role", message.role}, {"content", message.content}});
+  request.add_generation_prompt = add_generation_prompt;
+  if (!extra_json.empty()) {
+    nlohmann::json extra;
+    try {
+      extra = parse_json_limited(extra_json, "chat template variables");
+    } catch (const FormatError& error) {
+      throw InvalidArgument(error.what());
+    }
+    if (!extra.is_object())
+      throw InvalidArgument("chat template variables: expected a JSON object");
+    if (const auto tools = extra.find("tools"); tools != extra.end()) {
+      request.tools = *tools;
+      extra.erase(tools);
+    }
+    request.extra = extra;
+  }
+  const TokenizerData& data = tokenizer_->data();
+  if (data.bos) request.bos_token = tokenizer_->token_text(*data.bos);
+  if (data.eos) request.eos_token = tokenizer_->token_text(*data.eos);
+  const RenderedPrompt prompt = template_->render(request);
+  auto ids = tokenizer_->encode_marked(prompt.text, prompt.untrusted, false);
+  // The template decides about the end; of the beginning there is exactly one.
+  if (tokenizer_->adds_bos() && data.bos && (ids.empty() || ids[0] != *data.bos))
+    ids.insert(ids.begin(), *data.bos);
+  keep_one_bos(ids, *tokenizer_);
+  return ids;
+}
+
+void EngineImpl::explain_non_finite(std::span<const int32_t> ids, const std::string& what) const {
+  auto cause = find_non_finite_weight(*file_, *model_);
+  if (!cause && !ids.empty()) cause = find_non_finite_activation(*model_, *backend_, ids, kv_type_);
+  throw FormatError(fmt::format(
+      "{}: {}: {}\nthe file is damaged or was quantized badly; download or convert it again",
+      info_.path, what,
+      cause.value_or("all weights and intermediate results are finite when computed again")));
+}
+
+void EngineImpl::note_page_faults(int64_t faults, int64_t n_tokens) const {
+  if (n_tokens < 4 || faults < kFaultsPerToken * n_tokens || warned_of_faults_.exchange(true))
+    return;
+  log_warning(fmt::format(
+      "the model does not stay in memory: {} page reads from disk for {} tokens ({} per token); "
+      "weights {}, available {}. Free memory, use --mlock or a smaller model",
+      faults, n_tokens, faults / n_tokens, format_bytes(info_.weight_bytes),
+      format_bytes(available_memory().bytes)));
+}
+
+std::string EngineImpl::fingerprint() const {
+  std::string text = fmt::format("{}|{}|{}|{}", info_.architecture, static_cast<int>(kv_type_),
+                                 backend_->name(), info_.file_bytes);
+  for (const TensorEntry& t : file_->tensors()) {
+    text += fmt::format("|{} {} {} ", t.name, static_cast<uint32_t>(t.type), t.shape.to_string());
+    const auto head = t.data.first(std::min<size_t>(t.data.size(), 64));
+    text.append(reinterpret_cast<const char*>(head.data()), head.size());
+  }
+  return sha256_hex(std::as_bytes(std::span(text)));
+}
+
+}  // namespace ts
