@@ -1,0 +1,25 @@
+#include "cli/commands/commands.h"
+
+#include <utility>
+
+namespace ts::cli {
+namespace {
+
+template <typename... Commands>
+CommandList list(Commands... commands) {
+  CommandList out;
+  (out.push_back(std::move(commands)), ...);
+  return out;
+}
+
+}  // namespace
+
+CommandList tensorsharp_commands() {
+  return list(make_inspect_command("tensorsharp"), make_verify_command(), make_tokenize_command());
+}
+
+CommandList ts_cli_commands() {
+  return list(make_inspect_command("ts-cli"));
+}
+
+}  // namespace ts::cli

@@ -1,0 +1,55 @@
+#include "cli/interrupt.h"
+
+#include <csignal>
+
+namespace ts::cli {
+namespace {
+
+std::atomic<bool> g_interrupted{false};
+CancelToken g_token;
+static_assert(std::atomic<bool>::is_always_lock_free, "the handler may only touch lock-free data");
+
+void on_interrupt(int /*signal*/) {
+  g_interrupted.store(true, std::memory_order_relaxed);
+  g_token.cancel();
+}
+
+void arm(int signal) noexcept {
+  struct sigaction action = {};
+  action.sa_handler = on_interrupt;
+  sigemptyset(&action.sa_mask);
+  // One shot, so that a second signal kills; no restart, so that a blocked read returns.
+  action.sa_flags = SA_RESETHAND;
+  sigaction(signal, &action, nullptr);
+}
+
+}  // namespace
+
+void install_signal_handlers() noexcept {
+  // A parent that ignores interrupts (nohup, background jobs) wants that kept.
+  struct sigaction current = {};
+  for (const int signal : {SIGINT, SIGTERM}) {
+    if (sigaction(signal, nullptr, &current) == 0 && current.sa_handler == SIG_IGN) continue;
+    arm(signal);
+  }
+  struct sigaction ignore = {};
+  ignore.sa_handler = SIG_IGN;
+  sigemptyset(&ignore.sa_mask);
+  sigaction(SIGPIPE, &ignore, nullptr);
+}
+
+const std::atomic<bool>& interrupt_flag() noexcept {
+  return g_interrupted;
+}
+
+const CancelToken& interrupt_token() noexcept {
+  return g_token;
+}
+
+void rearm_interrupt() noexcept {
+  g_interrupted.store(false, std::memory_order_relaxed);
+  g_token.reset();
+  arm(SIGINT);
+}
+
+}  // namespace ts::cli

@@ -1,0 +1,22 @@
+/// Ctrl-C and termination requests. The first one asks the work to stop at the next safe point;
+/// a second one ends the process at once.
+#pragma once
+
+#include <atomic>
+
+#include "base/progress.h"
+
+namespace ts::cli {
+
+/// Installs the handlers for SIGINT and SIGTERM and makes writes to closed pipes return an error
+/// instead of killing the process.
+void install_signal_handlers() noexcept;
+
+/// True after the first interrupt.
+const std::atomic<bool>& interrupt_flag() noexcept;
+const CancelToken& interrupt_token() noexcept;
+
+/// Forgets an interrupt and arms the handler again (the chat goes on after a stopped answer).
+void rearm_interrupt() noexcept;
+
+}  // namespace ts::cli

@@ -1,0 +1,44 @@
+/// Options of every command that loads a model.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tensorsharp/engine.hpp>
+
+#include "cli/console.h"
+#include "cli/option_values.h"
+
+namespace ts::cli {
+
+class ModelOptions {
+ public:
+  /// --threads --cores --mlock --huge-pages --isa --exact --force-pre and, if asked for, --kv
+  /// --ctx.
+  void add(CLI::App& app, bool with_context);
+  LoadOptions load_options() const;
+  /// Loads with a progress bar; `console` must outlive the call only.
+  std::shared_ptr<const Engine> load(Console& console) const;
+  std::shared_ptr<const Engine> load(Console& console, LoadOptions options) const;
+
+  std::string path;
+  std::optional<int64_t> context;
+  int threads = 0;
+  std::string isa;
+
+ private:
+  std::vector<int> cores_;
+  bool mlock_ = false, exact_ = false;
+  std::string huge_pages_ = "auto", kv_ = "f16", force_pre_;
+};
+
+/// --threads and --isa alone, for commands that load no model.
+void add_thread_option(CLI::App& app, int& threads);
+void add_isa_option(CLI::App& app, std::string& isa);
+
+/// "stories260k.gguf: llama, 260.0 k parameters, f32; isa avx2, 2 threads (2 physical cores)".
+std::string describe_model(const ModelInfo& info);
+
+}  // namespace ts::cli
