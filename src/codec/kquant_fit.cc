@@ -12,6 +12,15 @@ namespace {
 
 constexpr float kHuge = std::numeric_limits<float>::max();
 
+/// f16 bits of a super-block scale: to nearest, but away from zero where f16 is subnormal. There a
+/// scale rounded down, or to zero, would clip the integers below it by up to all of their range.
+uint16_t super_scale_bits(float scale) noexcept {
+  const uint16_t bits = float_to_half(scale);
+  const float magnitude = std::fabs(scale);
+  const bool short_of_it = std::fabs(half_to_float(bits)) < magnitude;
+  return static_cast<uint16_t>(bits + (magnitude < 0x1p-14f && short_of_it ? 1 : 0));
+}
+
 // ---- symmetric ----------------------------------------------------------------------------------
 
 /// The real scale s that lets s * code come closest to the n values of x.
@@ -229,7 +238,7 @@ SymmetricSuperBlock fit_symmetric(const float* x, const SymmetricLimits& limits)
   // The largest scale takes the longer, negative side of the integers.
   const float extreme = signed_abs_max(wanted.data(), n_sub);
   SymmetricSuperBlock first;
-  first.d = float_to_half(extreme / static_cast<float>(limits.min_scale));
+  first.d = super_scale_bits(extreme / static_cast<float>(limits.min_scale));
   const float first_error = settle_symmetric(x, limits, wanted.data(), first);
 
   double aa = 0.0;
@@ -241,7 +250,7 @@ SymmetricSuperBlock fit_symmetric(const float* x, const SymmetricLimits& limits)
   }
   if (!(aa > 0.0)) return first;
   SymmetricSuperBlock second;
-  second.d = float_to_half(static_cast<float>(ax / aa));
+  second.d = super_scale_bits(static_cast<float>(ax / aa));
   const float second_error = settle_symmetric(x, limits, wanted.data(), second);
   return second_error < first_error ? second : first;
 }
@@ -256,14 +265,14 @@ AffineSuperBlock fit_affine(const float* x, const AffineLimits& limits) noexcept
     largest.min = std::max(largest.min, wanted[k].min);
   }
   AffineSuperBlock first;
-  first.d = float_to_half(largest.scale / static_cast<float>(limits.max_scale));
-  first.dmin = float_to_half(largest.min / static_cast<float>(limits.max_scale));
+  first.d = super_scale_bits(largest.scale / static_cast<float>(limits.max_scale));
+  first.dmin = super_scale_bits(largest.min / static_cast<float>(limits.max_scale));
   const float first_error = settle_affine(x, limits, wanted.data(), first);
 
   const AffineFit unit = resolve_affine(x, limits, first);
   AffineSuperBlock second;
-  second.d = float_to_half(unit.scale);
-  second.dmin = float_to_half(unit.min);
+  second.d = super_scale_bits(unit.scale);
+  second.dmin = super_scale_bits(unit.min);
   const float second_error = settle_affine(x, limits, wanted.data(), second);
   return second_error < first_error ? second : first;
 }
