@@ -17,7 +17,13 @@ struct HfTokenizerOptions {
   std::string force_pre;     ///< pre-tokenizer name to use instead of the detected one
 };
 
+struct HfFiles;  // text/hf_files.h
+
+/// Errors: IoError, FormatError (damaged or missing files), Unsupported (another kind of tokenizer,
+/// by name; a pre-tokenizer that is not recognised).
 TokenizerData read_hf_tokenizer(const std::filesystem::path& directory,
                                 const HfTokenizerOptions& options);
+/// The same from files already read.
+TokenizerData build_hf_tokenizer(const HfFiles& files, const HfTokenizerOptions& options);
 
 }  // namespace ts

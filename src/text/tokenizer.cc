@@ -8,6 +8,7 @@
 #include <tensorsharp/error.hpp>
 
 #include "base/log.h"
+#include "base/quote_text.h"
 #include "text/byte_level.h"
 #include "text/byte_level_bpe.h"
 #include "text/pre_tokenizer.h"
@@ -41,12 +42,12 @@ const PreTokenizer& choose_pre_tokenizer(const TokenizerData& data, const std::s
   if (pre == nullptr) {
     const std::string known = known_pre_tokenizers();
     if (!force_pre.empty()) {
-      throw InvalidArgument(fmt::format("--force-pre: no pre-tokenizer is called \"{}\"; known: {}",
-                                        force_pre, known));
+      throw InvalidArgument(fmt::format("--force-pre: no pre-tokenizer is called {}; known: {}",
+                                        quote_text(force_pre), known));
     }
-    const std::string found = name.empty()
-                                  ? std::string("names no pre-tokenizer")
-                                  : fmt::format("wants the unknown pre-tokenizer \"{}\"", name);
+    const std::string found =
+        name.empty() ? std::string("names no pre-tokenizer")
+                     : fmt::format("wants the unknown pre-tokenizer {}", quote_text(name));
     throw Unsupported(
         fmt::format("{} {}; a wrong one would quietly give wrong tokens\nknown: {}\n"
                     "if you know which one fits, name it with --force-pre NAME",
@@ -206,9 +207,9 @@ std::shared_ptr<const Tokenizer> Tokenizer::create(TokenizerData data,
                                                    const std::string& force_pre) {
   if (data.model != "gpt2" && data.model != "llama") {
     throw Unsupported(
-        fmt::format("{}: the tokenizer model \"{}\" is not supported; known: gpt2 "
+        fmt::format("{}: the tokenizer model {} is not supported; known: gpt2 "
                     "(byte-level BPE), llama (SentencePiece BPE)",
-                    data.source.empty() ? "the model" : data.source, data.model));
+                    data.source.empty() ? "the model" : data.source, quote_text(data.model)));
   }
   return std::make_shared<TokenizerImpl>(std::move(data), force_pre);
 }

@@ -1,5 +1,6 @@
 #include "text/vocabulary.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -161,6 +162,10 @@ std::optional<TokenId> Vocabulary::find(std::string_view text) const {
   const auto it = index_.find(text);
   if (it == index_.end()) return std::nullopt;
   return it->second;
+}
+
+bool is_end_text(std::string_view text) noexcept {
+  return std::find(kEndTexts.begin(), kEndTexts.end(), text) != kEndTexts.end();
 }
 
 std::string sentencepiece_to_text(std::string_view text) {

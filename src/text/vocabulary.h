@@ -55,6 +55,9 @@ class Vocabulary {
   size_t max_token_bytes_ = 0;
 };
 
+/// True for the texts by which tokens that end a turn or a text are known.
+bool is_end_text(std::string_view text) noexcept;
+
 /// U+2581, which stands for a space in SentencePiece vocabularies.
 inline constexpr std::string_view kSentencePieceSpace = "\xE2\x96\x81";
 /// `text` with every U+2581 replaced by a space.
