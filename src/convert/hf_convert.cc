@@ -1,0 +1,114 @@
+#include "convert/hf_convert.h"
+
+#include <cmath>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include <tensorsharp/error.hpp>
+
+#include "base/json.h"
+#include "base/mapped_file.h"
+#include "convert/hf_family.h"
+#include "convert/hf_rope.h"
+#include "convert/hf_tensors.h"
+#include "convert/tokenizer_metadata.h"
+#include "text/hf_tokenizer.h"
+
+namespace ts {
+namespace {
+
+/// Recommended sampling settings, where the checkpoint has any.
+void write_sampling(const std::filesystem::path& directory, Metadata& metadata) {
+  const auto path = directory / "generation_config.json";
+  std::error_code ec;
+  if (!std::filesystem::exists(path, ec)) return;
+  const auto file = MappedFile::open(path);
+  const auto bytes = file->bytes();
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const nlohmann::json values = parse_json_limited(text, path.string());
+  const auto number = [&](const char* key) -> const nlohmann::json* {
+    const nlohmann::json* value = member(values, key);
+    if (value == nullptr) return nullptr;
+    if (!value->is_number() || !std::isfinite(value->get<double>()))
+      throw FormatError(fmt::format("{}: {}: found {}, expected a number", path.string(), key,
+                                    show_json(*value)));
+    return value;
+  };
+  const std::pair<const char*, const char*> floats[] = {
+      {"temperature", "temp"}, {"top_p", "top_p"}, {"min_p", "min_p"}};
+  for (const auto& [from, to] : floats) {
+    if (const auto* value = number(from))
+      metadata.set(fmt::format("general.sampling.{}", to), MetadataValue::f32(value->get<float>()));
+  }
+  if (const auto* value = number("top_k")) {
+    const double top_k = value->get<double>();
+    if (top_k != std::floor(top_k) || std::abs(top_k) > 1e9)
+      throw FormatError(fmt::format("{}: top_k: found {}, expected an integer", path.string(),
+                                    show_json(*value)));
+    metadata.set("general.sampling.top_k", MetadataValue::i32(static_cast<int32_t>(top_k)));
+  }
+}
+
+std::string directory_name(const std::filesystem::path& directory) {
+  std::error_code ec;
+  const auto whole = std::filesystem::canonical(directory, ec);
+  return (ec ? directory : whole).filename().string();
+}
+
+}  // namespace
+
+ConvertReport convert_checkpoint(const std::filesystem::path& input,
+                                 const std::filesystem::path& output, const ConvertOptions& options,
+                                 const Progress& progress) {
+  TypeChooser chooser(options);
+  const HfConfig config = HfConfig::read(input);
+  const HfFamily& family = require_family(config);
+  const HfQuantization quantization = read_hf_quantization(config);
+  HfSizes sizes = read_hf_sizes(config, family);
+  const auto file = Safetensors::open(input);
+
+  ConvertReport report;
+  report.architecture = family.architecture;
+  progress("read", 0, 0);
+  HfTensors mapped = map_hf_tensors(*file, config, family, quantization, sizes, report.notes);
+  report.skipped = std::move(mapped.skipped);
+  const HfRope rope = read_hf_rope(config, "full_attention", family.default_rope_base);
+  if (rope.type == "llama3") {
+    OutputTensor factors;
+    factors.name = "rope_freqs.weight";
+    factors.source_type = "computed";
+    factors.kept = &require_codec(TypeId::kF32, "f32");
+    factors.shape = Shape{sizes.head_dim / 2};
+    factors.rows = value_rows(llama3_rope_factors(config, rope, sizes.head_dim));
+    mapped.tensors.push_back(std::move(factors));
+  }
+
+  GgufWriter writer(output, options.overwrite);
+  Metadata& metadata = writer.metadata();
+  metadata.set("general.architecture", MetadataValue::string(report.architecture));
+  metadata.set("general.type", MetadataValue::string("model"));
+  metadata.set("general.name", MetadataValue::string(directory_name(input)));
+  write_hf_metadata(config, family, sizes, metadata, report.notes);
+  write_sampling(input, metadata);
+  HfTokenizerOptions tokenizer;
+  tokenizer.architecture = config.model_class();
+  tokenizer.n_vocab = sizes.n_vocab;
+  tokenizer.force_pre = options.force_pre;
+  write_tokenizer_metadata(read_hf_tokenizer(input, tokenizer), metadata);
+
+  for (OutputTensor& tensor : mapped.tensors) {
+    progress("plan", 0, 0);
+    chooser.choose(tensor);
+  }
+  chooser.check_useful(input.string());
+  if (const auto type = file_type_of(mapped.tensors))
+    metadata.set("general.file_type", MetadataValue::u32(*type));
+  metadata.set("general.quantization_version", MetadataValue::u32(2));
+  for (std::string& note : chooser.notes())
+    report.notes.push_back(std::move(note));
+  write_gguf(writer, mapped.tensors, options, input.string(), progress, report);
+  return report;
+}
+
+}  // namespace ts

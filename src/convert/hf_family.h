@@ -1,0 +1,83 @@
+/// What the converter knows of each model family: the names of its tensors in checkpoints and in
+/// GGUF, their shapes and transformations, and which settings it writes. One table row per tensor;
+/// adding a family is one file with its tables and one row in hf_family.cc.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "convert/hf_config.h"
+#include "format/metadata.h"
+
+namespace ts {
+
+/// A dimension in terms of the configuration.
+enum class Dim : uint8_t {
+  kNone,   ///< a vector has no input dimension
+  kModel,  ///< d_model
+  kFf,     ///< d_ff
+  kQuery,  ///< n_heads * head_dim
+  kKey,    ///< n_kv_heads * head_dim
+  kHead,   ///< head_dim
+  kVocab,  ///< rows of the embedding
+};
+
+enum class RowOrder : uint8_t { kAsIs, kLlamaPairs };
+enum class ValueChange : uint8_t { kAsIs, kPlusOne };
+enum class Presence : uint8_t { kRequired, kOptional };
+
+struct TensorRule {
+  std::string_view hf;    ///< name in the checkpoint; of layers: the part after "model.layers.N."
+  std::string_view gguf;  ///< name in GGUF; of layers: the part after "blk.N."
+  Dim rows = Dim::kNone;  ///< output dimension
+  Dim cols = Dim::kNone;  ///< input dimension
+  RowOrder order = RowOrder::kAsIs;
+  ValueChange change = ValueChange::kAsIs;
+  Presence presence = Presence::kRequired;
+};
+
+/// The sizes that a configuration states, checked against each other.
+struct HfSizes {
+  int64_t n_layers = 0, d_model = 0, d_ff = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0,
+          context = 0;
+  int64_t n_vocab = 0;  ///< rows of the embedding; known once the tensors are
+
+  int64_t of(Dim dim) const;
+};
+
+struct HfFamily {
+  std::string_view architecture;  ///< general.architecture
+  std::span<const TensorRule> global_rules, layer_rules;
+
+  // Values that checkpoints leave out because they are the defaults of the model class.
+  int64_t default_context, default_head_dim /* 0 = d_model / n_heads */;
+  int64_t default_heads /* 0 = required */, default_kv_heads /* 0 = n_heads */;
+  double default_rope_base;
+  bool default_tied;
+  std::string_view activation;  ///< the hidden_act that the architecture computes
+
+  /// Refuses settings the architecture cannot express and writes those of this family only.
+  void (*write_metadata)(const HfConfig& config, const HfSizes& sizes, Metadata& metadata,
+                         std::vector<std::string>& notes);
+};
+
+/// The family of the checkpoint's model class; Unsupported, with a list, when there is none.
+const HfFamily& require_family(const HfConfig& config);
+
+/// Reads and checks the sizes all families have.
+HfSizes read_hf_sizes(const HfConfig& config, const HfFamily& family);
+
+/// Writes the settings of `config` under the family's architecture: the common ones, then the
+/// family's own.
+void write_hf_metadata(const HfConfig& config, const HfFamily& family, const HfSizes& sizes,
+                       Metadata& metadata, std::vector<std::string>& notes);
+
+bool is_tied(const HfConfig& config, const HfFamily& family);
+
+// The families, one file each.
+extern const HfFamily kLlamaFamily, kQwen2Family, kQwen3Family, kGemma3Family;
+
+}  // namespace ts
