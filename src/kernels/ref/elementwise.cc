@@ -4,9 +4,14 @@
 namespace ts::ref {
 namespace {
 #include "kernels/elementwise.inc"
+
+void quantize_row(const float* x, size_t k, size_t group, const ActRowOut* out) {
+  quantize_groups(x, k, group, 0, out);
+}
 }  // namespace
 
 void set_elementwise(KernelTable& table) {
+  table.quantize_row = quantize_row;
   table.rms_norm = rms_norm;
   table.add = add;
   table.scale = scale;

@@ -12,44 +12,6 @@ float tree(const float* l) {
   return ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]));
 }
 
-void quantize_row(const float* x, size_t k, size_t group, const ActRowOut* out) {
-  for (size_t g = 0; g * group < k; ++g) {
-    const size_t begin = g * group;
-    const size_t end = begin + group < k ? begin + group : k;
-    uint32_t top = 0;  // as integers, NaN > infinity > every finite magnitude
-    for (size_t i = begin; i < end; ++i) {
-      const uint32_t magnitude = std::bit_cast<uint32_t>(x[i]) & 0x7FFFFFFFu;
-      top = magnitude > top ? magnitude : top;
-    }
-    const float max = std::bit_cast<float>(top);
-    const bool finite = top < 0x7F800000u;
-    const bool zero = max < 1e-30F;
-    const float inverse = finite && !zero ? 127.0F / max : 0.0F;
-    const float scale = !finite ? std::bit_cast<float>(0x7FC00000u) : zero ? 0.0F : max / 127.0F;
-    int32_t sum = 0;
-    for (size_t i = begin; i < end; ++i) {
-      // Adding 1.5 * 2^23 rounds to the nearest integer, ties to even.
-      const float rounded = finite ? (x[i] * inverse + 12582912.0F) - 12582912.0F : 0.0F;
-      out->q[i] = static_cast<int8_t>(rounded);
-      sum += out->q[i];
-    }
-    out->scale[g] = scale;
-    out->isum[g] = sum;
-    out->fsum[g] = scale * static_cast<float>(sum);
-    if (out->scale16) {
-      for (size_t j = 0; j < group / 16; ++j) {
-        int32_t part = 0;
-        for (size_t i = begin + j * 16; i < begin + (j + 1) * 16 && i < end; ++i)
-          part += out->q[i];
-        const size_t index = g * (group / 16) + j;
-        out->scale16[index] = scale;
-        out->isum16[index] = part;
-        out->fsum16[index] = scale * static_cast<float>(part);
-      }
-    }
-  }
-}
-
 void int_tile(const IntFormatInfo* format, const WeightTile* tile, const ActRow* act, size_t n_act,
               float* y, size_t y_stride) {
   const size_t group = format->group;
@@ -165,7 +127,6 @@ void f32_to_f16(const float* src, size_t n, uint16_t* dst) {
 }  // namespace
 
 void set_products(KernelTable& table) {
-  table.quantize_row = quantize_row;
   table.int_tile = int_tile;
   table.to_f32[kFloatF32] = to_f32<kFloatF32>;
   table.to_f32[kFloatF16] = to_f32<kFloatF16>;

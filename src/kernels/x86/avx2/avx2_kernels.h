@@ -1,0 +1,14 @@
+/// What the AVX2 files offer to overlay.cc. Declarations only: nothing here may become code in a
+/// file without the -m flags.
+#pragma once
+
+#include "kernels/kernel_table.h"
+
+namespace ts::avx2 {
+
+void set_int_formats(KernelTable* table);     // int_formats.cc: unpack and direct products
+void set_int_tile(KernelTable* table);        // int_tile.cc
+void set_float_products(KernelTable* table);  // float_products.cc
+void set_elementwise(KernelTable* table);     // elementwise.cc
+
+}  // namespace ts::avx2
