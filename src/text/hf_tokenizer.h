@@ -12,9 +12,10 @@
 namespace ts {
 
 struct HfTokenizerOptions {
-  std::string architecture;  ///< architectures[0] of config.json; resolves ambiguous pre-tokenizers
-  int64_t n_vocab = 0;       ///< rows of the embedding; the token list is padded to it. 0 = unknown
-  std::string force_pre;     ///< pre-tokenizer name to use instead of the detected one
+  std::string architecture =
+      {};               ///< architectures[0] of config.json; resolves ambiguous pre-tokenizers
+  int64_t n_vocab = 0;  ///< rows of the embedding; the token list is padded to it. 0 = unknown
+  std::string force_pre = {};  ///< pre-tokenizer name to use instead of the detected one
 };
 
 struct HfFiles;  // text/hf_files.h

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "format/gguf.h"
 #include "model/gguf_tokenizer.h"
 #include "text/tokenizer.h"
@@ -51,6 +53,16 @@ inline std::vector<std::vector<TokenId>> read_ids(const std::filesystem::path& p
     lists.emplace_back(std::istream_iterator<TokenId>(numbers), std::istream_iterator<TokenId>());
   }
   return lists;
+}
+
+/// The texts of testdata/tokenizer/, made by tools/make_tokenizer_golden.py.
+inline std::vector<std::string> golden_texts() {
+  return nlohmann::json::parse(read_file(testdata() / "tokenizer" / "texts.json"));
+}
+
+/// The ids another implementation gives for them.
+inline std::vector<std::vector<TokenId>> golden_ids(const std::string& model) {
+  return nlohmann::json::parse(read_file(testdata() / "tokenizer" / (model + ".ids.json")));
 }
 
 }  // namespace ts::test
