@@ -21,8 +21,7 @@ class ClosedPipe {};
 struct OutputOptions {
   bool json = false;
   bool quiet = false;
-  int verbosity = 0;    ///< 0, 1 (-v), 2 (-vv)
-  std::string profile;  ///< file for the time breakdown; empty = none
+  int verbosity = 0;  ///< 0, 1 (-v), 2 (-vv)
 };
 
 class Console {

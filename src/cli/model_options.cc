@@ -31,8 +31,8 @@ void add_isa_option(CLI::App& app, std::string& isa) {
       ->group(kGroup);
 }
 
-void ModelOptions::add(CLI::App& app, bool with_context) {
-  add_model_argument(app, path);
+void ModelOptions::add(CLI::App& app, bool with_context, bool path_required) {
+  add_model_argument(app, path)->required(path_required);
   add_thread_option(app, threads);
   app.add_option(
          "--cores",

@@ -15,11 +15,14 @@ CommandList list(Commands... commands) {
 }  // namespace
 
 CommandList tensorsharp_commands() {
-  return list(make_inspect_command("tensorsharp"), make_verify_command(), make_tokenize_command());
+  return list(make_run_command(), make_plan_command(), make_inspect_command("tensorsharp"),
+              make_verify_command(), make_eval_perplexity_command(), make_eval_logits_command(),
+              make_bench_command(), make_convert_command(), make_tokenize_command(),
+              make_completion_command());
 }
 
 CommandList ts_cli_commands() {
-  return list(make_inspect_command("ts-cli"));
+  return list(make_info_command(), make_inspect_command("ts-cli"));
 }
 
 }  // namespace ts::cli

@@ -1,0 +1,293 @@
+#include <algorithm>
+#include <chrono>
+
+#include <fmt/format.h>
+
+#include <tensorsharp/engine.hpp>
+
+#include "base/cpu_topology.h"
+#include "base/memory_bandwidth.h"
+#include "cli/bandwidth.h"
+#include "cli/commands/commands.h"
+#include "cli/generation_statistics.h"
+#include "cli/interrupt.h"
+#include "cli/model_options.h"
+#include "cli/profile_file.h"
+#include "cli/text_output.h"
+
+namespace ts::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using nlohmann::ordered_json;
+
+// The machine's speed drifts, so decoding and reading take turns in slices this long.
+constexpr double kSliceSeconds = 0.25;
+// A share above this is no share: the two did not measure the same thing.
+constexpr double kHighestShare = 1.02;
+constexpr size_t kMeterBytes = size_t{256} << 20;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+struct TestResult {
+  std::string test;
+  int64_t n_tokens = 0;
+  std::vector<double> rates;              ///< tokens per second of each repetition
+  std::vector<double> shares, bandwidth;  ///< of each slice
+  double first_token_seconds = 0;         ///< prefill only
+};
+
+/// Token ids spread over the vocabulary; what they are does not change the work.
+std::vector<int32_t> some_tokens(int64_t n, int64_t n_vocab) {
+  std::vector<int32_t> ids(static_cast<size_t>(n));
+  uint64_t state = 1;
+  for (int32_t& id : ids) {
+    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+    id = static_cast<int32_t>((state >> 33) % static_cast<uint64_t>(n_vocab));
+  }
+  return ids;
+}
+
+class BenchCommand : public Command {
+ public:
+  BenchCommand()
+      : Command("bench",
+                "Measures how fast a model reads a prompt (prefill) and generates (decode): median "
+                "and spread of several repetitions, decode also as a share of the memory "
+                "bandwidth, read in turns with it. --membw measures the bandwidth alone.",
+                "tensorsharp bench model.gguf\n"
+                "tensorsharp bench model.gguf -p 1024 -n 128 -r 3 --threads 4 --json\n"
+                "tensorsharp bench --membw") {}
+
+  void add_options(CLI::App& app) override {
+    model_.add(app, false, false);
+    add_integer(app, "--prompt,-p", n_prompt_, 0, 1 << 24,
+                "tokens of the prefill test; 0 = leave it out (default 512)");
+    add_integer(app, "--tokens,-n", n_generate_, 0, 1 << 24,
+                "tokens of the decode test; 0 = leave it out (default 64)");
+    add_integer(app, "--repetitions,-r", repetitions_, 1, 1000, "repetitions (default 5)");
+    add_flag(app, "--membw", membw_,
+             "measure the read bandwidth of memory per thread count, and keep it for `run`");
+    add_profile_option(app, profile_);
+  }
+
+  void check_options() override {
+    if (model_.path.empty() == !membw_)
+      throw InvalidArgument("bench: give a MODEL or --membw (and not both)");
+    if (!membw_ && n_prompt_ == 0 && n_generate_ == 0)
+      throw InvalidArgument("bench: nothing to measure: -p and -n are both 0");
+  }
+
+  int run(Console& console) override {
+    if (membw_) return run_membw(console);
+    LoadOptions options = model_.load_options();
+    options.context = std::max<int64_t>({n_prompt_, n_generate_ + 1, 1});
+    const auto engine = model_.load(console, options);
+    console.note(describe_model(engine->info()));
+    const ProfileFile profile(profile_);
+    session_ = engine->new_session();
+    logits_.resize(static_cast<size_t>(engine->info().n_vocab));
+    ids_ = some_tokens(options.context, engine->info().n_vocab);
+
+    std::vector<TestResult> results;
+    if (n_prompt_ > 0) results.push_back(prefill(console));
+    uint64_t peak = peak_rss_bytes();
+    if (n_generate_ > 0) {
+      warm_up();
+      peak = peak_rss_bytes();  // the bandwidth meter's own buffers do not count
+      results.push_back(decode(console, engine->info()));
+    }
+    profile.write();
+    if (console.json()) {
+      console.json_line(to_json(engine->info(), peak, results));
+    } else {
+      console.out(to_text(engine->info(), peak, results));
+    }
+    for (const TestResult& result : results) {
+      if (median(result.shares) > kHighestShare)
+        console.warn(fmt::format(
+            "the bandwidth share of {:.2f} is a failed measurement: more than all of it; another "
+            "program was using the memory, or the caches hold the weights",
+            median(result.shares)));
+    }
+    return kSuccess;
+  }
+
+ private:
+  int run_membw(Console& console) const {
+    const int threads = model_.threads > 0 ? model_.threads : default_threads().n_threads;
+    const auto results = measure_read_bandwidth(threads, size_t{1} << 30, console.progress());
+    std::vector<std::pair<int, double>> to_keep;
+    std::vector<std::vector<std::string>> rows = {
+        {"threads", "read bandwidth", "lowest", "highest", "loop"}};
+    ordered_json list = ordered_json::array();
+    for (const ReadBandwidth& r : results) {
+      to_keep.emplace_back(r.n_threads, r.bytes_per_second);
+      rows.push_back({std::to_string(r.n_threads), rate_text(r.bytes_per_second),
+                      rate_text(r.lowest), rate_text(r.highest), r.loop});
+      list.push_back({{"threads", r.n_threads},
+                      {"read_bytes_per_second", r.bytes_per_second},
+                      {"read_bytes_per_second_min", r.lowest},
+                      {"read_bytes_per_second_max", r.highest},
+                      {"bytes_per_thread", r.bytes_per_thread},
+                      {"passes", r.n_passes},
+                      {"loop", r.loop}});
+    }
+    keep_read_bandwidth(to_keep);
+    if (console.json()) {
+      console.json_line({{"results", std::move(list)}});
+    } else {
+      console.out(table(rows, {0, 1, 2, 3}));
+    }
+    return kSuccess;
+  }
+
+  static std::string rate_text(double bytes_per_second) {
+    return human_bytes(static_cast<uint64_t>(bytes_per_second)) + "/s";
+  }
+
+  void warm_up() {
+    session_->reset();
+    session_->eval(std::span(ids_).first(1), logits_);
+  }
+
+  TestResult prefill(Console& console) {
+    TestResult result{"prefill", n_prompt_, {}, {}, {}, 0};
+    const Progress progress = console.progress();
+    const auto prompt = std::span(ids_).first(static_cast<size_t>(n_prompt_));
+    std::vector<double> seconds;
+    // One repetition more than asked: the first also touches memory for the first time.
+    for (int64_t r = -1; r < repetitions_; ++r) {
+      progress("prefill", static_cast<uint64_t>(r + 1), static_cast<uint64_t>(repetitions_ + 1));
+      session_->reset();
+      const auto start = Clock::now();
+      session_->eval(prompt, logits_);
+      if (r < 0) continue;
+      seconds.push_back(seconds_since(start));
+      result.rates.push_back(static_cast<double>(n_prompt_) / seconds.back());
+    }
+    result.first_token_seconds = median(seconds);
+    return result;
+  }
+
+  TestResult decode(Console& console, const ModelInfo& info) {
+    TestResult result{"decode", n_generate_, {}, {}, {}, 0};
+    const Progress progress = console.progress();
+    std::unique_ptr<BandwidthMeter> meter;
+    if (info.weight_bytes_per_token >= kLeastBytesForShare) {
+      try {
+        meter = std::make_unique<BandwidthMeter>(info.n_threads, kMeterBytes, progress);
+      } catch (const ResourceExhausted& e) {
+        console.warn(fmt::format("no bandwidth share: {}", e.what()));
+      }
+    }
+    for (int64_t r = 0; r < repetitions_; ++r) {
+      session_->reset();
+      session_->eval(std::span(ids_).first(1), logits_);
+      double total = 0;
+      for (int64_t done = 0; done < n_generate_;) {
+        progress("decode", static_cast<uint64_t>(r * n_generate_ + done),
+                 static_cast<uint64_t>(repetitions_ * n_generate_));
+        const auto start = Clock::now();
+        double slice = 0;
+        int64_t n = 0;
+        while (done < n_generate_ && slice < kSliceSeconds) {
+          session_->eval(std::span(ids_).subspan(static_cast<size_t>(done) + 1, 1), logits_);
+          ++done, ++n;
+          slice = seconds_since(start);
+          interrupt_token().check();
+        }
+        total += slice;
+        if (meter == nullptr) continue;
+        const double bandwidth = meter->pass();
+        result.bandwidth.push_back(bandwidth);
+        result.shares.push_back(static_cast<double>(n) *
+                                static_cast<double>(info.weight_bytes_per_token) / slice /
+                                bandwidth);
+      }
+      result.rates.push_back(static_cast<double>(n_generate_) / total);
+    }
+    return result;
+  }
+
+  ordered_json to_json(const ModelInfo& info, uint64_t peak,
+                       const std::vector<TestResult>& results) const {
+    ordered_json list = ordered_json::array();
+    for (const TestResult& r : results) {
+      const auto [low, high] = std::minmax_element(r.rates.begin(), r.rates.end());
+      ordered_json row = {{"test", r.test},
+                          {"n_tokens", r.n_tokens},
+                          {"batch", 1},
+                          {"threads", info.n_threads},
+                          {"tokens_per_second", median(r.rates)},
+                          {"tokens_per_second_min", *low},
+                          {"tokens_per_second_max", *high},
+                          {"repetitions", r.rates.size()},
+                          {"weight_bytes_per_token", info.weight_bytes_per_token},
+                          {"read_bandwidth_bytes_per_second", nullptr},
+                          {"bandwidth_share", nullptr}};
+      if (r.first_token_seconds > 0) row["first_token_seconds"] = r.first_token_seconds;
+      if (!r.shares.empty()) {
+        row["read_bandwidth_bytes_per_second"] = median(r.bandwidth);
+        if (median(r.shares) <= kHighestShare) row["bandwidth_share"] = median(r.shares);
+      }
+      list.push_back(std::move(row));
+    }
+    return {{"model", info.name},
+            {"scheme", info.scheme},
+            {"isa", info.isa},
+            {"parameters", info.n_parameters},
+            {"load_seconds", info.load_seconds},
+            {"peak_rss_bytes", peak},
+            {"results", std::move(list)}};
+  }
+
+  static std::string to_text(const ModelInfo& info, uint64_t peak,
+                             const std::vector<TestResult>& results) {
+    std::vector<std::vector<std::string>> rows = {
+        {"test", "tokens", "threads", "tokens/s", "min", "max", "first token", "bandwidth share"}};
+    for (const TestResult& r : results) {
+      const auto [low, high] = std::minmax_element(r.rates.begin(), r.rates.end());
+      std::string share;
+      if (!r.shares.empty())
+        share = median(r.shares) > kHighestShare
+                    ? "failed measurement"
+                    : fmt::format("{:.0f} % of {}", 100 * median(r.shares),
+                                  rate_text(median(r.bandwidth)));
+      rows.push_back({r.test, std::to_string(r.n_tokens), std::to_string(info.n_threads),
+                      fmt::format("{:.2f}", median(r.rates)), fmt::format("{:.2f}", *low),
+                      fmt::format("{:.2f}", *high),
+                      r.first_token_seconds > 0 ? human_seconds(r.first_token_seconds) : "",
+                      share});
+    }
+    return table(rows, {1, 2, 3, 4, 5, 6}) +
+           fmt::format("loaded in {}, peak memory {}, {} of weights read per token\n",
+                       human_seconds(info.load_seconds), human_bytes(peak),
+                       human_bytes(info.weight_bytes_per_token));
+  }
+
+  ModelOptions model_;
+  int64_t n_prompt_ = 512, n_generate_ = 64, repetitions_ = 5;
+  bool membw_ = false;
+  std::string profile_;
+  std::unique_ptr<Session> session_;
+  std::vector<float> logits_;
+  std::vector<int32_t> ids_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_bench_command() {
+  return std::make_unique<BenchCommand>();
+}
+
+}  // namespace ts::cli

@@ -1,0 +1,91 @@
+#include "convert/convert.h"
+
+#include <fmt/format.h>
+
+#include <tensorsharp/error.hpp>
+
+#include "cli/commands/commands.h"
+#include "cli/text_output.h"
+
+namespace ts::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+class ConvertCommand : public Command {
+ public:
+  ConvertCommand()
+      : Command("convert",
+                "Converts a Hugging Face checkpoint directory to GGUF, or a GGUF file to other "
+                "weight types. Refuses what would lose information unless --lossy.",
+                "tensorsharp convert ./SmolLM2-135M-Instruct smollm2.gguf\n"
+                "tensorsharp convert ./checkpoint model.gguf --type q8_0 --lossy\n"
+                "tensorsharp convert ternary-ptq1_0.gguf ternary-pq2_0.gguf --type pq2_0") {}
+
+  void add_options(CLI::App& app) override {
+    add_text(app, "IN", input_, "", "a checkpoint directory or a .gguf file")->required();
+    add_text(app, "OUT", output_, "", "the .gguf file to write")->required();
+    add_text(app, "--type", options_.type, "NAME",
+             "type of the weight matrices: auto keeps each tensor's, else a type name such as f16, "
+             "q8_0, pq2_0 (default auto)");
+    add_flag(app, "--lossy", options_.lossy, "allow values to change");
+    add_flag(app, "--force", options_.overwrite, "replace an existing file");
+    add_text(app, "--force-pre", options_.force_pre, "NAME",
+             "pre-tokenizer name to store instead of the detected one");
+  }
+
+  int run(Console& console) override {
+    const ConvertReport report = convert_model(input_, output_, options_, console.progress());
+    if (console.json()) {
+      console.json_line(to_json(report));
+      return kSuccess;
+    }
+    for (const std::string& note : report.notes)
+      console.note("note: " + note);
+    for (const SkippedTensor& skipped : report.skipped)
+      console.note_format("left out: {}: {}", skipped.name, skipped.reason);
+    if (console.verbose()) {
+      for (const ConvertedTensor& t : report.tensors)
+        console.note_format("{}: {} -> {}, {}{}", t.name, t.source_type, t.type,
+                            human_bytes(t.bytes), t.lossless ? "" : ", values changed");
+    }
+    console.print("{}: {}, {} tensors, {} ({} bytes), {:.4f} bits per weight, {}\n", output_,
+                  report.architecture, report.tensors.size(), human_bytes(report.output_bytes),
+                  report.output_bytes, report.bits_per_weight,
+                  report.lossless ? "lossless" : "values changed");
+    return kSuccess;
+  }
+
+ private:
+  ordered_json to_json(const ConvertReport& report) const {
+    ordered_json results = ordered_json::array(), skipped = ordered_json::array();
+    for (const ConvertedTensor& t : report.tensors)
+      results.push_back({{"name", t.name},
+                         {"sources", t.sources},
+                         {"source_type", t.source_type},
+                         {"type", t.type},
+                         {"bytes", t.bytes},
+                         {"lossless", t.lossless}});
+    for (const SkippedTensor& t : report.skipped)
+      skipped.push_back({{"name", t.name}, {"reason", t.reason}});
+    return {{"output", output_},
+            {"architecture", report.architecture},
+            {"output_bytes", report.output_bytes},
+            {"lossless", report.lossless},
+            {"bits_per_weight", report.bits_per_weight},
+            {"results", std::move(results)},
+            {"skipped", std::move(skipped)},
+            {"notes", report.notes}};
+  }
+
+  std::string input_, output_;
+  ConvertOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_convert_command() {
+  return std::make_unique<ConvertCommand>();
+}
+
+}  // namespace ts::cli

@@ -1,0 +1,210 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <tensorsharp/engine.hpp>
+
+#include "base/quote_text.h"
+#include "cli/chat.h"
+#include "cli/commands/commands.h"
+#include "cli/generation_statistics.h"
+#include "cli/input_text.h"
+#include "cli/interrupt.h"
+#include "cli/model_options.h"
+#include "cli/profile_file.h"
+#include "cli/sampling_options.h"
+#include "cli/text_output.h"
+
+namespace ts::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+class RunCommand : public Command {
+ public:
+  RunCommand()
+      : Command("run",
+                "Generates text. With -p or -f, or with text on standard input, one answer; on a "
+                "terminal without them a conversation (/help lists its commands). The model's "
+                "chat template is applied if it carries one.",
+                "tensorsharp run model.gguf\n"
+                "tensorsharp run model.gguf -p \"Why is the sky blue?\" -n 200\n"
+                "tensorsharp run model.gguf --raw -p \"Once upon a time\" --greedy\n"
+                "echo \"Translate to French: good morning\" | tensorsharp run model.gguf\n"
+                "tensorsharp run model.gguf -p \"2+2=\" --raw -n 1 --logprobs 5 --json") {}
+
+  void add_options(CLI::App& app) override {
+    model_.add(app, true);
+    add_text(app, "--prompt,-p", prompt_, "TEXT", "answer this and leave")->group("Text");
+    add_text(app, "--file,-f", file_, "FILE", "answer the text of a file; - is standard input")
+        ->group("Text");
+    add_text(app, "--system", system_, "TEXT", "the system prompt")->group("Text");
+    add_flag(app, "--raw", raw_,
+             "no chat template: continue the text as it is; texts of control tokens are recognised")
+        ->group("Text");
+    add_choice(app, "--think", think_, {"on", "off"},
+               "let the model reason before it answers, where its template knows that")
+        ->group("Text");
+    add_integer(app, "--tokens,-n", max_tokens_, -1, INT64_MAX,
+                "tokens to generate at most; -1 = until the context is full (default)")
+        ->group("Text");
+    add_texts(app, "--stop", stop_, "TEXT",
+              "stop before this text; may be given several times; \\n is a newline")
+        ->group("Text");
+    add_flag(app, "--ignore-eos", ignore_end_, "go on after end-of-text tokens")->group("Text");
+    add_integer(app, "--logprobs", n_logprobs_, 0, 1000,
+                "report each token's log-probability and the N likeliest tokens")
+        ->group("Text");
+    add_flag(app, "--warmup", warmup_, "compute one token before timing starts")->group("Text");
+    sampling_.add(app);
+    add_profile_option(app, profile_);
+  }
+
+  void check_options() override {
+    if (prompt_ && file_) throw InvalidArgument("run: give --prompt or --file, not both");
+    if (raw_ && !system_.empty())
+      throw InvalidArgument("run: --system needs the chat template that --raw turns off");
+    if (raw_ && !think_.empty())
+      throw InvalidArgument("run: --think needs the chat template that --raw turns off");
+  }
+
+  int run(Console& console) override {
+    const bool one_answer = prompt_ || file_ || isatty(STDIN_FILENO) == 0;
+    if (!one_answer && console.json())
+      throw InvalidArgument("run: a conversation has no JSON form; give --prompt or --file");
+    // The text is read before the model: a missing file need not wait.
+    std::string text;
+    if (prompt_) {
+      text = *prompt_;
+    } else if (one_answer) {
+      text = read_text_file(file_.value_or("-"));
+    }
+
+    const ProfileFile profile(profile_);
+    const auto engine = model_.load(console);
+    const ModelInfo& info = engine->info();
+    console.note(describe_model(info));
+    console.note_format("memory: {} weights, {} cache for {} positions, {} scratch; loaded in {}",
+                        human_bytes(info.weight_bytes), human_bytes(info.kv_bytes_per_session),
+                        info.context, human_bytes(info.scratch_bytes_per_session),
+                        human_seconds(info.load_seconds));
+    ChatSettings settings;
+    settings.system = system_;
+    settings.raw = raw_;
+    if (!think_.empty()) settings.template_values = thinking_switch(*engine, think_ == "on");
+    settings.generate.max_tokens = max_tokens_;
+    settings.generate.sampling = sampling_.apply(engine->recommended_sampling());
+    for (const std::string& stop : stop_)
+      settings.generate.stop.push_back(unescape(stop));
+    settings.generate.n_logprobs = n_logprobs_;
+    settings.generate.ignore_end = ignore_end_;
+    settings.generate.cancel = &interrupt_flag();
+    if (warmup_) {
+      const int32_t id = 0;
+      engine->new_session()->eval(std::span(&id, 1), {});
+    }
+    const int status = one_answer ? answer(console, engine, settings, text)
+                                  : Chat(engine, settings, console).run();
+    profile.write();
+    return status;
+  }
+
+ private:
+  static std::vector<int32_t> prompt_ids(const Engine& engine, const ChatSettings& settings,
+                                         const std::string& text, Console& console) {
+    if (settings.raw) return engine.tokenize(text, true, true);
+    if (!engine.info().has_chat_template) {
+      console.note("this model carries no chat template: it continues the text");
+      return engine.tokenize(settings.system.empty() ? text : settings.system + "\n" + text, true,
+                             false);
+    }
+    std::vector<ChatMessage> messages;
+    if (!settings.system.empty()) messages.push_back({"system", settings.system});
+    messages.push_back({"user", text});
+    return engine.tokenize_chat(messages, true, settings.template_values);
+  }
+
+  int answer(Console& console, const std::shared_ptr<const Engine>& engine, ChatSettings& settings,
+             const std::string& text) const {
+    const auto prompt = prompt_ids(*engine, settings, text, console);
+    const Progress progress = console.progress();
+    settings.generate.prompt_progress = [&](uint64_t done, uint64_t total) {
+      if (progress.report) progress.report("reading", done, total);
+    };
+    const auto session = engine->new_session();
+    const GenerateResult result =
+        session->generate(prompt, settings.generate, [&](const GeneratedToken& token) {
+          if (!console.json()) console.out(token.text);
+          return true;
+        });
+    const GenerationStatistics statistics = statistics_of(result, engine->info());
+    if (console.json()) {
+      console.json_line(to_json(*engine, result, statistics));
+    } else {
+      if (!result.text.empty() && result.text.back() != '\n') console.out("\n");
+      if (n_logprobs_ > 0) console.out(logprob_table(*engine, result));
+    }
+    console.note_format("{}; stopped: {}; seed {}", describe(statistics),
+                        stop_reason_name(result.stop_reason), result.seed);
+    if (result.stop_reason != StopReason::kCancelled) return kSuccess;
+    console.note("interrupted");
+    return kInterrupted;
+  }
+
+  static std::string piece(const Engine& engine, int32_t id) {
+    return engine.detokenize(std::span(&id, 1), true);
+  }
+
+  static ordered_json to_json(const Engine& engine, const GenerateResult& result,
+                              const GenerationStatistics& statistics) {
+    ordered_json out = {{"text", result.text},
+                        {"token_ids", result.token_ids},
+                        {"stop_reason", stop_reason_name(result.stop_reason)}};
+    add_to_json(statistics, out);
+    out["seed"] = result.seed;
+    out["isa"] = engine.info().isa;
+    out["threads"] = engine.info().n_threads;
+    if (result.tokens.empty()) return out;
+    ordered_json tokens = ordered_json::array();
+    for (const GeneratedToken& token : result.tokens) {
+      ordered_json top = ordered_json::array();
+      for (const TokenLogprob& other : token.top)
+        top.push_back(
+            {{"id", other.id}, {"piece", piece(engine, other.id)}, {"logprob", other.logprob}});
+      tokens.push_back({{"id", token.id},
+                        {"text", token.text},
+                        {"logprob", token.logprob},
+                        {"top", std::move(top)}});
+    }
+    out["tokens"] = std::move(tokens);
+    return out;
+  }
+
+  static std::string logprob_table(const Engine& engine, const GenerateResult& result) {
+    std::vector<std::vector<std::string>> rows = {{"id", "piece", "logprob", "likeliest"}};
+    for (const GeneratedToken& token : result.tokens) {
+      std::string top;
+      for (const TokenLogprob& other : token.top)
+        top += fmt::format("{} {:.3f}  ", quote_text(piece(engine, other.id)), other.logprob);
+      rows.push_back({std::to_string(token.id), quote_text(piece(engine, token.id)),
+                      fmt::format("{:.4f}", token.logprob), top});
+    }
+    return "\n" + table(rows, {0, 2});
+  }
+
+  ModelOptions model_;
+  SamplingArguments sampling_;
+  std::optional<std::string> prompt_, file_;
+  std::string system_, think_, profile_;
+  std::vector<std::string> stop_;
+  int64_t max_tokens_ = -1;
+  int n_logprobs_ = 0;
+  bool raw_ = false, ignore_end_ = false, warmup_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_run_command() {
+  return std::make_unique<RunCommand>();
+}
+
+}  // namespace ts::cli

@@ -1,0 +1,36 @@
+#include "cli/profile_file.h"
+
+#include <span>
+#include <utility>
+
+#include "base/atomic_file.h"
+#include "base/profile.h"
+
+namespace ts::cli {
+
+void add_profile_option(CLI::App& app, std::string& path) {
+  add_text(app, "--profile", path, "FILE",
+           "write a time breakdown by operation (Chrome trace JSON)")
+      ->group("Output");
+}
+
+ProfileFile::ProfileFile(std::string path) : path_(std::move(path)) {
+  if (path_.empty()) return;
+  { const AtomicFile probe(path_, false); }  // fails now rather than after the work
+  profile::start();
+}
+
+ProfileFile::~ProfileFile() {
+  if (!path_.empty()) profile::stop();
+}
+
+void ProfileFile::write() const {
+  if (path_.empty()) return;
+  profile::stop();
+  const std::string json = profile::chrome_trace_json();
+  AtomicFile file(path_, false);
+  file.write(std::as_bytes(std::span(json.data(), json.size())));
+  file.commit();
+}
+
+}  // namespace ts::cli

@@ -1,0 +1,183 @@
+"""eval perplexity and eval logits against reference figures."""
+
+import hashlib
+import json
+import math
+import os
+import pathlib
+import signal
+import struct
+import unittest
+
+from harness import MODEL, TESTDATA, Case, run, start
+
+STORIES = TESTDATA / "stories260k/tinystories_40.txt"
+GOLDEN = json.loads((TESTDATA / "stories260k/golden.json").read_text())
+
+
+def perplexity(*options):
+    return run("eval", "perplexity", MODEL, *options, timeout=280)
+
+
+def read_npy(path):
+    data = pathlib.Path(path).read_bytes()
+    assert data[:8] == b"\x93NUMPY\x01\x00"
+    (length,) = struct.unpack_from("<H", data, 8)
+    header = eval(data[10:10 + length].decode(), {"__builtins__": {}})
+    assert header["descr"] == "<f4" and not header["fortran_order"] and (10 + length) % 64 == 0
+    rows, columns = header["shape"]
+    values = struct.unpack_from(f"<{rows * columns}f", data, 10 + length)
+    return [values[i * columns:(i + 1) * columns] for i in range(rows)]
+
+
+class Perplexity(Case):
+    def test_documents_have_the_reference_figure(self):
+        result = self.expect_success(perplexity(
+            "--data", STORIES, "--documents", "<|endoftext|>", "--limit", "40", "--ctx", "512",
+            "--exact", "--kv", "f32", "--json")).json()
+        expected = GOLDEN["nll"]
+        self.assertEqual(result["n_tokens"], expected["tokens"])
+        self.assertAlmostEqual(result["perplexity"], expected["ppl"], delta=1e-4)
+        self.assertAlmostEqual(result["mean_nll"] * result["n_tokens"], expected["sum_nll_nats"],
+                               delta=0.5)
+        self.assertEqual(result["n_chunks"], 40)
+        self.assertEqual(result["mode"], "documents")
+
+    def test_chunks_agree_with_logits_scored_by_hand(self):
+        context, chunks = 64, 3
+        result = self.expect_success(perplexity("--data", STORIES, "--ctx", str(context), "--chunks",
+                                                str(chunks), "--json")).json()
+        text = STORIES.read_bytes()
+        text = text[:-1] if text.endswith(b"\n") else text
+        ids = run("tokenize", MODEL, "--json", stdin=text).json()["ids"]
+        self.assertEqual(result["data_tokens"], len(ids))
+        nlls = []
+        for c in range(chunks):
+            window = [1] + ids[c * context + 1:(c + 1) * context]
+            out = self.folder / f"{c}.npy"
+            self.expect_success(run("eval", "logits", MODEL, "--tokens", ",".join(map(str, window)),
+                                    "--all", "--out", out))
+            rows = read_npy(out)
+            for j in range(context // 2, context - 1):
+                largest = max(rows[j])
+                total = sum(math.exp(v - largest) for v in rows[j])
+                nlls.append(math.log(total) - (rows[j][window[j + 1]] - largest))
+        mean = sum(nlls) / len(nlls)
+        self.assertEqual(result["n_tokens"], len(nlls))
+        self.assertAlmostEqual(result["perplexity"], math.exp(mean), delta=1e-4 * math.exp(mean))
+        variance = sum((v - mean) ** 2 for v in nlls) / len(nlls)
+        self.assertAlmostEqual(result["std_error"],
+                               math.sqrt(variance / (len(nlls) - 1)) * math.exp(mean), delta=1e-4)
+
+    def test_what_was_measured_is_reported(self):
+        result = self.expect_success(perplexity("--data", STORIES, "--ctx", "128", "--chunks", "2",
+                                                "--json")).json()
+        data = STORIES.read_bytes()
+        self.assertEqual(result["data_sha256"], hashlib.sha256(data).hexdigest())
+        self.assertEqual(result["data_bytes"], len(data))
+        self.assertEqual((result["context"], result["n_chunks"], result["mode"]), (128, 2, "chunks"))
+        self.assertEqual(result["bos"], 1)
+        self.assertIn("replaces", result["bos_rule"])
+        self.assertIn("f32", result["kernels"])
+        self.assertAlmostEqual(
+            result["bits_per_byte"],
+            result["mean_nll"] * result["n_tokens"] / math.log(2) / result["scored_bytes"], places=9)
+        low, high = result["confidence_interval_95"]
+        self.assertAlmostEqual(high - low, 2 * 1.96 * result["std_error"], places=6)
+        text = self.expect_success(perplexity("--data", STORIES, "--ctx", "128", "--chunks", "2"))
+        for word in ("perplexity", "bits per byte", result["data_sha256"], "window 128", "kernels"):
+            self.assertIn(word, text.text)
+
+    def test_sliding_windows_see_more_context(self):
+        short = self.folder / "short.txt"
+        short.write_text(STORIES.read_text()[:3000])
+        chunks = perplexity("--data", short, "--ctx", "64", "--json").json()
+        sliding = self.expect_success(perplexity("--data", short, "--ctx", "64", "--stride", "16",
+                                                 "--json")).json()
+        self.assertEqual(sliding["n_tokens"], sliding["data_tokens"])
+        self.assertEqual((sliding["mode"], sliding["stride"]), ("sliding", 16))
+        self.assertLess(sliding["perplexity"], chunks["perplexity"])
+        self.expect_failure(perplexity("--data", short, "--ctx", "64", "--stride", "64"), 2, "stride")
+
+    def test_expected_sha(self):
+        sha = hashlib.sha256(STORIES.read_bytes()).hexdigest()
+        options = ("--data", STORIES, "--ctx", "64", "--chunks", "1")
+        self.expect_success(perplexity(*options, "--expect-sha", sha))
+        self.expect_success(perplexity(*options, "--expect-sha", sha[:8].upper()))
+        self.expect_failure(perplexity(*options, "--expect-sha", "0" * 64), 3, sha)
+        self.expect_failure(perplexity(*options, "--expect-sha", "xyz"), 2, "expect-sha")
+
+    def test_interrupted_and_resumed_equals_one_run(self):
+        options = ["eval", "perplexity", MODEL, "--data", str(STORIES), "--ctx", "128", "--isa",
+                   "ref", "--threads", "1"]
+        whole = run(*options, "--json", timeout=280).json()
+        state = self.folder / "state.json"
+        process = start(*options, "-v", "--resume", str(state), "--json")
+        line = b""
+        while not line.startswith(b"[5]"):
+            line = process.stderr.readline()
+            self.assertTrue(line)
+        process.send_signal(signal.SIGINT)
+        stdout, _ = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130)
+        partial = json.loads(stdout)
+        self.assertFalse(partial["complete"])
+        self.assertGreaterEqual(partial["n_chunks"], 5)
+        self.assertLess(partial["n_chunks"], whole["n_chunks"])
+        resumed = self.expect_success(run(*options, "--resume", state, "--json", timeout=280))
+        self.assertIn(f"after {partial['n_chunks']} windows", resumed.stderr)
+        self.assertEqual(resumed.json()["perplexity"], whole["perplexity"])
+        self.assertEqual(resumed.json()["std_error"], whole["std_error"])
+        # The state of one run is not taken for another's.
+        self.expect_failure(run(*options, "--resume", state, "--kv", "q8"), 2, "kv")
+        state.write_text("{}")
+        self.expect_failure(run(*options, "--resume", state), 3, "state.json")
+
+    def test_bad_data(self):
+        short = self.folder / "short.txt"
+        short.write_text("too short")
+        self.expect_failure(perplexity("--data", short), 2, "1024")
+        self.expect_failure(perplexity("--data", self.folder / "none"), 3, "none")
+        self.expect_failure(perplexity("--data", self.folder), 3, str(self.folder))
+        self.expect_failure(perplexity("--data", STORIES, "--limit", "2"), 2, "--documents")
+        blank = self.folder / "blank.txt"
+        blank.write_text(" \n \n")
+        self.expect_failure(perplexity("--data", blank, "--documents", "\\n"), 2, "document")
+
+
+class Logits(Case):
+    def test_reference_logits(self):
+        for n, case in enumerate(GOLDEN["cases"]):
+            out = self.folder / f"{n}.npy"
+            ids = ",".join(map(str, case["prompt_ids"]))
+            result = self.expect_success(run("eval", "logits", MODEL, "--tokens", ids, "--exact",
+                                             "--kv", "f32", "--out", out, "--json")).json()
+            self.assertEqual(result["shape"], [1, 512])
+            (row,) = read_npy(out)
+            expected = case["logits_at_last_prompt_token"]
+            self.assertLess(max(abs(a - b) for a, b in zip(row, expected)), 1e-3)
+
+    def test_all_positions_end_with_the_last(self):
+        tokens = "1,403,407,261,378"
+        last, every = self.folder / "last.npy", self.folder / "all.npy"
+        self.expect_success(run("eval", "logits", MODEL, "--tokens", tokens, "--out", last))
+        (self.folder / "ids.txt").write_text(tokens)
+        self.expect_success(run("eval", "logits", MODEL, "--tokens", f"@{self.folder}/ids.txt",
+                                "--all", "--out", every))
+        rows = read_npy(every)
+        self.assertEqual(len(rows), 5)
+        self.assertEqual(rows[-1], read_npy(last)[0])
+
+    def test_refusals_leave_no_file(self):
+        out = self.folder / "x.npy"
+        for tokens in ("", "1,x", "512", "-1"):
+            self.expect_failure(run("eval", "logits", MODEL, "--tokens", tokens, "--out", out), 2)
+        self.assertEqual([p for p in os.listdir(self.folder) if "npy" in p], [])
+        out.write_bytes(b"mine")
+        self.expect_failure(run("eval", "logits", MODEL, "--tokens", "1", "--out", out), 2, "x.npy")
+        self.assertEqual(out.read_bytes(), b"mine")
+        self.expect_success(run("eval", "logits", MODEL, "--tokens", "1", "--out", out, "--force"))
+
+
+if __name__ == "__main__":
+    unittest.main()
