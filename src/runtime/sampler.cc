@@ -296,7 +296,8 @@ struct Sampler::State {
       n_wanted = std::min(n_wanted, items.size());
       const auto begin = items.begin() + static_cast<ptrdiff_t>(n_sorted);
       const auto end = items.begin() + static_cast<ptrdiff_t>(n_wanted);
-      std::partial_sort(begin, end, items.end(), before);
+      if (end != items.end()) std::nth_element(begin, end, items.end(), before);
+      std::sort(begin, end, before);
       for (; n_sorted < n_wanted; ++n_sorted) {
         held += items[n_sorted].weight;
         if (held >= wanted) return n_sorted + 1;
