@@ -1,6 +1,7 @@
 // Element-wise operations compiled for AVX2: the same arithmetic as the reference
-// (elementwise.inc), eight lanes at a time by the compiler's vectoriser; the quantizer and the
-// half-precision conversion by hand. Bit-exact with the reference for every input.
+// (elementwise.inc), eight lanes at a time: simple loops by the compiler's vectoriser, those with
+// an exponential, the quantizer and the half-precision conversion by hand. Bit-exact with the
+// reference for every input.
 #include <immintrin.h>
 
 #include "kernels/x86/avx2/avx2_kernels.h"
@@ -24,6 +25,97 @@ inline uint32_t max8(__m256i v) {
   m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0x4E));
   m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0xB1));
   return static_cast<uint32_t>(_mm_cvtsi128_si32(m));
+}
+
+/// exp_f32, operation by operation. max_ps and min_ps return their second operand for a NaN.
+inline __m256 exp8(__m256 x) {
+  const auto constant = [](float v) { return _mm256_set1_ps(v); };
+  const auto mul_add = [](__m256 a, __m256 b, __m256 c) {
+    return _mm256_add_ps(_mm256_mul_ps(a, b), c);
+  };
+  const __m256 c = _mm256_min_ps(constant(89.0F), _mm256_max_ps(constant(-104.0F), x));
+  const __m256 shifted = mul_add(c, constant(1.44269504F), constant(12582912.0F));
+  const __m256 n = _mm256_sub_ps(shifted, constant(12582912.0F));
+  __m256 r = _mm256_sub_ps(c, _mm256_mul_ps(n, constant(0.693359375F)));
+  r = _mm256_sub_ps(r, _mm256_mul_ps(n, constant(-2.12194440e-4F)));
+  __m256 p = constant(1.98412698e-4F);
+  p = mul_add(p, r, constant(1.38888889e-3F));
+  p = mul_add(p, r, constant(8.33333333e-3F));
+  p = mul_add(p, r, constant(4.16666667e-2F));
+  p = mul_add(p, r, constant(1.66666667e-1F));
+  p = mul_add(p, r, constant(0.5F));
+  const __m256 e = _mm256_add_ps(mul_add(p, _mm256_mul_ps(r, r), r), constant(1.0F));
+  const __m256i i = _mm256_sub_epi32(_mm256_castps_si256(shifted), _mm256_set1_epi32(0x4B400000));
+  const __m256i half = _mm256_srai_epi32(i, 1);
+  const auto power = [](__m256i exponent) {
+    return _mm256_castsi256_ps(
+        _mm256_slli_epi32(_mm256_add_epi32(exponent, _mm256_set1_epi32(127)), 23));
+  };
+  return _mm256_mul_ps(_mm256_mul_ps(e, power(half)), power(_mm256_sub_epi32(i, half)));
+}
+
+inline __m256 negated(__m256 x) {
+  return _mm256_xor_ps(x, _mm256_set1_ps(-0.0F));
+}
+
+/// out = fn(a, b) eight at a time; the rest through zero-padded copies.
+template <typename F>
+inline void map8(const float* a, const float* b, size_t n, float* out, F fn) {
+  size_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    _mm256_storeu_ps(out + i, fn(_mm256_loadu_ps(a + i), _mm256_loadu_ps(b + i)));
+  if (i == n) return;
+  alignas(32) float x[8] = {}, y[8] = {};
+  for (size_t j = 0; i + j < n; ++j) {
+    x[j] = a[i + j];
+    y[j] = b[i + j];
+  }
+  _mm256_store_ps(x, fn(_mm256_load_ps(x), _mm256_load_ps(y)));
+  for (size_t j = 0; i + j < n; ++j)
+    out[i + j] = x[j];
+}
+
+void silu_gate8(const float* gate, const float* up, size_t n, float* out) {
+  map8(gate, up, n, out, [](__m256 g, __m256 u) {
+    const __m256 below = _mm256_add_ps(_mm256_set1_ps(1.0F), exp8(negated(g)));
+    return _mm256_mul_ps(_mm256_div_ps(g, below), u);
+  });
+}
+
+void gelu_gate8(const float* gate, const float* up, size_t n, float* out) {
+  map8(gate, up, n, out, [](__m256 g, __m256 u) {
+    const __m256 cubic = _mm256_add_ps(
+        _mm256_set1_ps(1.0F), _mm256_mul_ps(_mm256_set1_ps(0.044715F), _mm256_mul_ps(g, g)));
+    const __m256 u2 = _mm256_mul_ps(_mm256_mul_ps(_mm256_set1_ps(1.59576912F), g), cubic);
+    const __m256 below = _mm256_add_ps(_mm256_set1_ps(1.0F), exp8(negated(u2)));
+    return _mm256_mul_ps(_mm256_div_ps(g, below), u);
+  });
+}
+
+/// The largest score eight lanes at a time; `score > m ? score : m` is what max_ps computes.
+void softmax_terms8(float* scores, size_t n, float* max, float* sum) {
+  __m256 m = _mm256_set1_ps(scores[0]);
+  size_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    m = _mm256_max_ps(_mm256_loadu_ps(scores + i), m);
+  alignas(32) float lanes[8];
+  _mm256_store_ps(lanes, m);
+  for (; i < n; ++i)
+    lanes[0] = scores[i] > lanes[0] ? scores[i] : lanes[0];
+  float top = lanes[0];
+  for (size_t j = 1; j < 8; ++j)
+    top = lanes[j] > top ? lanes[j] : top;
+  map8(scores, scores, n, scores,
+       [top](__m256 score, __m256) { return exp8(_mm256_sub_ps(score, _mm256_set1_ps(top))); });
+  __m256 l = _mm256_setzero_ps();
+  for (i = 0; i + 8 <= n; i += 8)
+    l = _mm256_add_ps(l, _mm256_loadu_ps(scores + i));
+  _mm256_store_ps(lanes, l);
+  for (size_t j = 0; i + j < n; ++j)
+    lanes[j] = lanes[j] + scores[i + j];
+  *max = top;
+  *sum = ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) +
+         ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
 }
 
 /// Whole groups of a row by 32 elements; the short last group by the plain code.
@@ -97,13 +189,13 @@ void set_elementwise(KernelTable* table) {
   table->rms_norm = rms_norm;
   table->add = add;
   table->scale = scale;
-  table->silu_gate = silu_gate;
-  table->gelu_gate = gelu_gate;
+  table->silu_gate = silu_gate8;
+  table->gelu_gate = gelu_gate8;
   table->softcap = softcap;
   table->rope_half_split = rope_half_split;
   table->rope_interleaved = rope_interleaved;
   table->dequantize32 = dequantize32;
-  table->softmax_terms = softmax_terms;
+  table->softmax_terms = softmax_terms8;
   table->exp = exp_one;
   table->scaled_add = scaled_add;
 }
