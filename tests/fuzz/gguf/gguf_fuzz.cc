@@ -26,9 +26,10 @@ void tolerate_errors(Run run) {
 }
 
 void read_metadata(const ts::Metadata& metadata) {
-  for (const auto& [key, value] : metadata.entries()) {
-    require(metadata.find(key) == &value);
-    require(!ts::describe_type(value).empty());
+  for (const auto& entry : metadata.entries()) {
+    const std::string& key = entry.first;
+    require(metadata.find(key) == &entry.second);
+    require(!ts::describe_type(entry.second).empty());
     tolerate_errors([&] { metadata.get_int(key, INT64_MIN, INT64_MAX); });
     tolerate_errors([&] { metadata.get_float(key); });
     tolerate_errors([&] { metadata.get_bool(key); });
