@@ -111,7 +111,9 @@ void HfTokenList::score_by_merges(const std::vector<std::string>& merges,
     const auto id = static_cast<size_t>(it->second);
     if (!scored[id]) {
       scored[id] = true;
-      if (slots_[id].score == kUnmergedScore) slots_[id].score = 0.0f - static_cast<float>(rank);
+      if (slots_[id].score == kUnmergedScore) {
+        slots_[id].score = static_cast<float>(-static_cast<int64_t>(rank));  // 0, never -0
+      }
     } else if (last != it->second) {
       ++scattered;
     }
