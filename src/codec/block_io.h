@@ -39,13 +39,14 @@ Block* as_blocks(std::byte* dst) noexcept {
   return reinterpret_cast<Block*>(dst);
 }
 
-/// Compile-time check of a codec row; each codec file asserts it for its own.
+/// Compile-time check of a codec row's numbers; each codec file asserts it for its own. (That the
+/// functions fit is the registry test's to check: under g++'s sanitizers the address of a
+/// template's function is no constant to compare.)
 constexpr bool well_formed(const Codec& c) noexcept {
   const bool geometry = c.block_elems > 0 && c.block_elems <= kMaxBlockElems && c.block_bytes > 0 &&
                         c.block_bytes <= kMaxBlockBytes && c.group_elems <= c.block_elems;
   const bool groups = c.group_elems == 0 || c.block_elems % c.group_elems == 0;
-  const bool ternary = (c.exactness == Exactness::kTernary) == (c.pack != nullptr);
-  return geometry && groups && ternary && c.decode != nullptr && !c.name.empty();
+  return geometry && groups && !c.name.empty();
 }
 
 }  // namespace ts

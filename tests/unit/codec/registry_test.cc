@@ -37,6 +37,9 @@ TEST(Registry, ListsEveryFormatInOrderWithItsGeometry) {
     EXPECT_EQ(c.block_bytes, rows[i].bytes) << c.name;
     EXPECT_EQ(c.file_type, rows[i].file_type) << c.name;
     EXPECT_TRUE(well_formed(c)) << c.name;
+    EXPECT_NE(c.decode, nullptr) << c.name;
+    EXPECT_EQ(c.is_ternary(), c.exactness == Exactness::kTernary) << c.name;
+    EXPECT_EQ(c.is_ternary(), c.inspect != nullptr) << c.name;
     EXPECT_EQ(find_codec(c.id), &c);
     EXPECT_EQ(find_codec(c.name), &c);
     EXPECT_EQ(&require_codec(c.id, "x"), &c);
