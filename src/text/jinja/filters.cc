@@ -155,7 +155,8 @@ Value escape_filter(In in, const Value& v, Arguments& args) {
   return in.string(std::move(text));
 }
 
-Text url_quoted(In in, const Text& text, bool keep_slash) {
+/// `query`: the form of query strings, "/" quoted and "+" for a space.
+Text url_quoted(In in, const Text& text, bool query) {
   in.charge_bytes(4 * text.size());
   in.budget().reserve(3 * text.heap_bytes());
   OriginCursor origin(text);
@@ -164,9 +165,11 @@ Text url_quoted(In in, const Text& text, bool keep_slash) {
     const char c = text.view()[i];
     const bool keep = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                       std::string_view("_.-~").find(c) != std::string_view::npos ||
-                      (c == '/' && keep_slash);
+                      (c == '/' && !query);
     out.append(keep ? std::string(1, c)
-                    : fmt::format("%{:02X}", static_cast<unsigned>(static_cast<unsigned char>(c))),
+               : c == ' ' && query
+                   ? std::string("+")
+                   : fmt::format("%{:02X}", static_cast<unsigned>(static_cast<unsigned char>(c))),
                origin.untrusted(i));
   }
   return out;
@@ -174,13 +177,13 @@ Text url_quoted(In in, const Text& text, bool keep_slash) {
 
 Value urlencode_filter(In in, const Value& v, Arguments& args) {
   bind(in, "urlencode", args, {});
-  if (!v.is(Kind::kDict)) return in.string(url_quoted(in, soft_text(in, v), true));
+  if (!v.is(Kind::kDict)) return in.string(url_quoted(in, soft_text(in, v), false));
   Text out;
   for (const auto& [key, value] : v.dict().entries) {
     if (!out.empty()) out.append("&", false);
-    out.append(url_quoted(in, soft_text(in, key), false));
+    out.append(url_quoted(in, soft_text(in, key), true));
     out.append("=", false);
-    out.append(url_quoted(in, soft_text(in, value), false));
+    out.append(url_quoted(in, soft_text(in, value), true));
     in.budget().reserve(out.heap_bytes());
   }
   return in.string(std::move(out));

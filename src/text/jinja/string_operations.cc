@@ -115,7 +115,7 @@ std::vector<Text> split(Interpreter& in, const Text& text, const Text* separator
     size_t begin = strip_range(s, nullptr, true, false).begin;
     while (begin < s.size()) {
       if (!may_split()) {
-        add(begin, strip_range(s, nullptr, false, true).end);
+        add(begin, s.size());
         break;
       }
       size_t end = begin;
@@ -128,7 +128,7 @@ std::vector<Text> split(Interpreter& in, const Text& text, const Text* separator
     size_t end = strip_range(s, nullptr, false, true).end;
     while (end > 0) {
       if (!may_split()) {
-        add(strip_range(s, nullptr, true, false).begin, end);
+        add(0, end);
         break;
       }
       size_t begin = end;

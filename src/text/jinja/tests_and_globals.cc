@@ -38,25 +38,22 @@ bool number_test(In in, const Value& v, Arguments& args) {
   return v.is_number();
 }
 
-int64_t integer_value(In in, const Value& v, std::string_view test) {
+bool remainder_is(In in, const Value& v, const Value& divisor, int64_t remainder) {
   in.require_defined(v);
-  if (!v.is_integral())
-    in.fail(fmt::format("the test '{}' needs an int, found {}", test, type_name(v)));
-  return v.as_int();
+  if (!v.is_number()) in.fail(fmt::format("the test needs a number, found {}", type_name(v)));
+  return in.equal(in.binary(Op::kMod, v, divisor), Value::integer(remainder));
 }
 bool odd_test(In in, const Value& v, Arguments& args) {
   no_arguments(in, args);
-  return integer_value(in, v, "odd") % 2 != 0;
+  return remainder_is(in, v, Value::integer(2), 1);
 }
 bool even_test(In in, const Value& v, Arguments& args) {
   no_arguments(in, args);
-  return integer_value(in, v, "even") % 2 == 0;
+  return remainder_is(in, v, Value::integer(2), 0);
 }
 bool divisible_test(In in, const Value& v, Arguments& args) {
   const auto a = bind(in, "divisibleby", args, {"num"}, 1);
-  const int64_t d = integer_value(in, *a[0], "divisibleby");
-  if (d == 0) in.fail("division by zero");
-  return d == -1 || integer_value(in, v, "divisibleby") % d == 0;
+  return remainder_is(in, v, *a[0], 0);
 }
 
 template <bool kUpper>
