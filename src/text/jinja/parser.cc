@@ -21,7 +21,7 @@ class Parser {
       : tokens_(tokenize(source)), max_depth_(max_depth) {}
 
   Syntax run() {
-    syntax_.body = block({});
+    syntax_.body = block({}, {});
     return std::move(syntax_);
   }
 
@@ -107,11 +107,10 @@ class Parser {
   // Statements ------------------------------------------------------------------------------
 
   /// Statements up to a tag whose name is in `ends`, of which the name is the next token. An empty
-  /// list: up to the end of the template.
-  Block block(std::initializer_list<std::string_view> ends) {
+  /// list: up to the end of the template. `opened`: the tag that starts the block.
+  Block block(std::initializer_list<std::string_view> ends, Position opened) {
     const Nesting nesting(*this);
     Block result;
-    const Position start = token().at;
     for (;;) {
       const Token& t = token();
       switch (t.kind) {
@@ -139,16 +138,16 @@ class Parser {
         }
         default:
           if (ends.size() > 0)
-            syntax_error(start, fmt::format("the block is not closed; expected {{% {} %}}",
-                                            *(ends.end() - 1)));
+            syntax_error(opened, fmt::format("the block is not closed; expected {{% {} %}}",
+                                             *(ends.end() - 1)));
           return result;
       }
     }
   }
   /// A block and the rest of its closing tag.
-  Block closed_block(std::string_view end) {
+  Block closed_block(std::string_view end, Position opened) {
     expect_block_end();
-    Block result = block({end});
+    Block result = block({end}, opened);
     take();
     expect_block_end();
     return result;
@@ -164,14 +163,14 @@ class Parser {
     if (name == "filter") {
       Stmt* s = stmt(Stmt::Kind::kFilter, at);
       s->value = filters(first_filter(), true);
-      s->body = closed_block("endfilter");
+      s->body = closed_block("endfilter", at);
       return s;
     }
     if (name == "with") return with_statement(at);
     if (name == "generation") {
       // Marks the assistant's tokens for training; what it holds is rendered as it is.
       Stmt* s = stmt(Stmt::Kind::kScope, at);
-      s->body = closed_block("endgeneration");
+      s->body = closed_block("endgeneration", at);
       return s;
     }
     if (name == "break" || name == "continue") {
@@ -197,11 +196,11 @@ class Parser {
       syntax_error(token().at, "recursive loops are not supported; use a macro");
     expect_block_end();
     ++loops_;
-    s->body = block({"else", "endfor"});
+    s->body = block({"else", "endfor"}, at);
     --loops_;
     if (take_name("else")) {
       expect_block_end();
-      s->orelse = block({"endfor"});
+      s->orelse = block({"endfor"}, at);
     }
     take();
     expect_block_end();
@@ -213,12 +212,12 @@ class Parser {
     for (;;) {
       const Expr* condition = tuple(false);
       expect_block_end();
-      Block body = block({"elif", "else", "endif"});
+      Block body = block({"elif", "else", "endif"}, at);
       s->branches.emplace_back(condition, std::move(body));
       if (take_name("elif")) continue;
       if (take_name("else")) {
         expect_block_end();
-        s->orelse = block({"endif"});
+        s->orelse = block({"endif"}, at);
       }
       take();
       expect_block_end();
@@ -236,7 +235,7 @@ class Parser {
     }
     s->kind = Stmt::Kind::kSetBlock;
     if (is_op("|")) s->value = filters(nullptr, true);
-    s->body = closed_block("endset");
+    s->body = closed_block("endset", at);
     return s;
   }
 
@@ -253,10 +252,10 @@ class Parser {
         syntax_error(token().at, "a parameter without default follows one with default");
     }
   }
-  Block macro_body(MacroSignature& m, std::string_view end) {
+  Block macro_body(MacroSignature& m, std::string_view end, Position opened) {
     macros_.push_back(&m);
     const int loops = std::exchange(loops_, 0);
-    Block body = closed_block(end);
+    Block body = closed_block(end, opened);
     loops_ = loops;
     macros_.pop_back();
     return body;
@@ -266,7 +265,7 @@ class Parser {
     Stmt* s = stmt(Stmt::Kind::kMacro, at);
     s->name = expect_name("the name of the macro");
     signature(s->signature);
-    s->body = macro_body(s->signature, "endmacro");
+    s->body = macro_body(s->signature, "endmacro", at);
     return s;
   }
 
@@ -275,7 +274,7 @@ class Parser {
     if (is_op("(")) signature(s->signature);
     s->value = expression();
     if (s->value->kind != Expr::Kind::kCall) syntax_error(at, "expected a call after 'call'");
-    s->body = macro_body(s->signature, "endcall");
+    s->body = macro_body(s->signature, "endcall", at);
     return s;
   }
 
@@ -287,7 +286,7 @@ class Parser {
       expect_op("=");
       s->assignments.emplace_back(name, expression());
     }
-    s->body = closed_block("endwith");
+    s->body = closed_block("endwith", at);
     return s;
   }
 
