@@ -5,6 +5,19 @@
 
 namespace ts::test {
 
+/// What limits on time are multiplied by where sanitizers slow every access down.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr double kTimeFactor = 10;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+inline constexpr double kTimeFactor = 10;
+#else
+inline constexpr double kTimeFactor = 1;
+#endif
+#else
+inline constexpr double kTimeFactor = 1;
+#endif
+
 class CpuTimer {
  public:
   CpuTimer() : start_(now()) {}

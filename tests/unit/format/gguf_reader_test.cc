@@ -1,4 +1,5 @@
 #include <limits>
+#include <memory>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -19,8 +20,11 @@ using test::test_bytes;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-std::shared_ptr<const GgufFile> parse(const std::string& bytes) {
-  return GgufFile::parse(as_bytes(bytes), "m.gguf");
+/// The parsed file; it keeps its bytes alive.
+std::shared_ptr<const GgufFile> parse(std::string bytes) {
+  const auto kept = std::make_shared<const std::string>(std::move(bytes));
+  const auto file = GgufFile::parse(as_bytes(*kept), "m.gguf");
+  return {file.get(), [kept, file](const GgufFile*) {}};
 }
 
 TEST(GgufReaderTest, ReadsEveryValueType) {

@@ -1,6 +1,7 @@
 #include "format/safetensors.h"
 
 #include <algorithm>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -28,8 +29,11 @@ std::string file_of(const std::string& header, const std::string& data = {}) {
   return out + header + data;
 }
 
-std::shared_ptr<const Safetensors> parse(const std::string& bytes) {
-  return Safetensors::parse(as_bytes(bytes), "m.safetensors");
+/// The parsed file; it keeps its bytes alive.
+std::shared_ptr<const Safetensors> parse(std::string bytes) {
+  const auto kept = std::make_shared<const std::string>(std::move(bytes));
+  const auto file = Safetensors::parse(as_bytes(*kept), "m.safetensors");
+  return {file.get(), [kept, file](const Safetensors*) {}};
 }
 
 std::string message_of(const std::string& bytes) {
