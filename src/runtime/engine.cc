@@ -102,15 +102,17 @@ std::shared_ptr<const Engine> Engine::load(const std::string& path, const LoadOp
 }
 
 MemoryPlan Engine::plan(const std::string& path, const LoadOptions& options) {
+  const AvailableMemory available = available_memory();  // before the file takes address space
   const auto file = GgufFile::open(path);
   const auto model = load_model(file, nullptr);
-  return plan_memory(*model, *file, options, available_memory());
+  return plan_memory(*model, *file, options, available);
 }
 
 EngineImpl::EngineImpl(const std::string& path, const LoadOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const Progress progress = progress_of(options);
   progress("reading header", 0, 0);
+  const AvailableMemory available = available_memory();  // before the file takes address space
   file_ = GgufFile::open(path);
   for (const std::string& note : file_->notes())
     log_info(fmt::format("{}: {}", path, note));
@@ -118,7 +120,7 @@ EngineImpl::EngineImpl(const std::string& path, const LoadOptions& options) {
 
   // Everything is checked and measured before anything is loaded.
   const auto outline = load_model(file_, nullptr);
-  const MemoryPlan plan = plan_memory(*outline, *file_, options, available_memory());
+  const MemoryPlan plan = plan_memory(*outline, *file_, options, available);
   require_fit(plan, path);
   if (options.context == 0 && plan.context < std::min<int64_t>(plan.model_context, 8192))
     log_warning(fmt::format("context reduced to {} to fit in memory: {}", plan.context,
