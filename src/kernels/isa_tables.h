@@ -7,6 +7,7 @@
 namespace ts {
 
 void overlay_avx2(KernelTable* table);
+void overlay_avx_vnni(KernelTable* table);
 void overlay_avx512_vnni(KernelTable* table);
 
 }  // namespace ts

@@ -29,6 +29,9 @@ bool runs_ref(const CpuFeatures&) {
 bool runs_avx2(const CpuFeatures& f) {
   return f.avx2 && f.f16c;
 }
+bool runs_avx_vnni(const CpuFeatures& f) {
+  return runs_avx2(f) && f.avx_vnni;
+}
 bool runs_avx512_vnni(const CpuFeatures& f) {
   return runs_avx2(f) && f.avx512f && f.avx512bw && f.avx512vl && f.avx512dq && f.avx512_vnni;
 }
@@ -50,7 +53,11 @@ constexpr IsaRow kIsas[] = {
 #else
     {"avx2", runs_avx2, nullptr},
 #endif
-    {"avx_vnni", runs_nothing, nullptr},
+#if defined(TS_HAVE_AVX_VNNI)
+    {"avx_vnni", runs_avx_vnni, overlay_avx_vnni},
+#else
+    {"avx_vnni", runs_avx_vnni, nullptr},
+#endif
 #if defined(TS_HAVE_AVX512)
     {"avx512_vnni", runs_avx512_vnni, overlay_avx512_vnni},
 #else

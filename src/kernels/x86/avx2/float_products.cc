@@ -10,7 +10,7 @@
 namespace ts::avx2 {
 namespace {
 
-#include "kernels/x86/avx2/reduce.inc"
+#include "kernels/x86/reduce.inc"
 
 /// Eight elements of a packed float row as f32.
 template <FloatFormat F>

@@ -15,11 +15,11 @@
 namespace ts::avx2 {
 namespace {
 
-#include "kernels/x86/avx2/formats.inc"
-#include "kernels/x86/avx2/reduce.inc"
+#include "kernels/x86/formats.inc"
+#include "kernels/x86/reduce.inc"
 
 template <class F>
-constexpr IntFormatInfo kInfo = kIntFormatInfo[F::kFormat];
+constexpr int kOffset = kInfo<F>.offset;
 
 /// int32 lanes of unit I (a group, or two groups of 16) counted from a block boundary.
 template <class F, int I>
@@ -49,112 +49,7 @@ inline __m256i lanes(const uint8_t* base, const int8_t* q) {
   return _mm256_madd_epi16(sum, _mm256_set1_epi16(1));
 }
 
-/// The f32 accumulators of one row.
-template <class F>
-struct Accumulator {
-  static constexpr bool kHasOffset = kInfo<F>.offset != 0;
-  static constexpr bool kHasMinimum = kInfo<F>.min_group != 0;
-  __m256 acc = _mm256_setzero_ps(), low = _mm256_setzero_ps();
-
-  /// Eight groups; `g` indexes the activation's arrays.
-  void add(__m256i sums, __m256 scales, __m256 minimums, const float* a_scale, const int32_t* isum,
-           const float* fsum, size_t g) {
-    if constexpr (kHasOffset)
-      sums = _mm256_sub_epi32(
-          sums, _mm256_mullo_epi32(_mm256_set1_epi32(kInfo<F>.offset), load32(isum + g)));
-    const __m256 factor = _mm256_mul_ps(scales, _mm256_loadu_ps(a_scale + g));
-    acc = _mm256_add_ps(acc, _mm256_mul_ps(_mm256_cvtepi32_ps(sums), factor));
-    if constexpr (kHasMinimum)
-      low = _mm256_add_ps(low, _mm256_mul_ps(minimums, _mm256_loadu_ps(fsum + g)));
-  }
-  float result() const {
-    if constexpr (kHasMinimum)
-      return tree(acc) + tree(low);
-    else
-      return tree(acc);
-  }
-};
-
-/// One row of a format with groups of 32 or more.
-template <class F>
-inline float row_product(const uint8_t* row, size_t k, const ActRow& act) {
-  constexpr size_t kGroup = kInfo<F>.group;
-  constexpr size_t kPerBlock = kInfo<F>.block_elems / kGroup;
-  constexpr size_t kStepBytes = 8 / kPerBlock * kInfo<F>.block_bytes;
-  const size_t n_groups = k / kGroup;
-  Accumulator<F> sum;
-  const int8_t* q = act.q;
-  size_t g = 0;
-  for (; g + 8 <= n_groups; g += 8, row += kStepBytes, q += 8 * kGroup) {
-    const __m256i abcd = quad(pair(lanes<F, 0>(row, q), lanes<F, 1>(row, q)),
-                              pair(lanes<F, 2>(row, q), lanes<F, 3>(row, q)));
-    const __m256i efgh = quad(pair(lanes<F, 4>(row, q), lanes<F, 5>(row, q)),
-                              pair(lanes<F, 6>(row, q), lanes<F, 7>(row, q)));
-    __m256 scales, minimums = _mm256_setzero_ps();
-    F::both8(row, &scales, &minimums);
-    sum.add(octet(abcd, efgh), scales, minimums, act.scale, act.isum, act.fsum, g);
-  }
-  if constexpr (kPerBlock < 8) {
-    if (g < n_groups) {
-      alignas(32) int32_t sums[8] = {};
-      alignas(32) float scales[8] = {}, minimums[8] = {};
-      const auto total = [](__m256i l) {
-        __m128i s = _mm_add_epi32(_mm256_castsi256_si128(l), _mm256_extracti128_si256(l, 1));
-        s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4E));
-        s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xB1));
-        return _mm_cvtsi128_si32(s);
-      };
-      for (size_t i = 0; i < n_groups - g; i += kPerBlock) {
-        sums[i] = total(lanes<F, 0>(row, q));
-        scales[i] = F::scale(row, 0);
-        minimums[i] = F::minimum(row, 0);
-        if constexpr (kPerBlock == 2) {
-          sums[i + 1] = total(lanes<F, 1>(row, q));
-          scales[i + 1] = F::scale(row, 1);
-          minimums[i + 1] = F::minimum(row, 1);
-        }
-        row += kInfo<F>.block_bytes;
-        q += kInfo<F>.block_elems;
-      }
-      sum.add(load32(sums), _mm256_load_ps(scales), _mm256_load_ps(minimums), act.scale, act.isum,
-              act.fsum, g);
-    }
-  }
-  return sum.result();
-}
-
-/// One row of a format with groups of 16: two octets per block.
-template <class F>
-inline float row_product16(const uint8_t* row, size_t k, const ActRow& act) {
-  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-  Accumulator<F> sum;
-  const int8_t* q = act.q;
-  for (size_t g = 0; g < k / 16; g += 16, row += kInfo<F>.block_bytes, q += 256) {
-    const __m256i first = quad(pair(lanes<F, 0>(row, q), lanes<F, 1>(row, q)),
-                               pair(lanes<F, 2>(row, q), lanes<F, 3>(row, q)));
-    const __m256i second = quad(pair(lanes<F, 4>(row, q), lanes<F, 5>(row, q)),
-                                pair(lanes<F, 6>(row, q), lanes<F, 7>(row, q)));
-    __m256 scales, minimums = _mm256_setzero_ps();
-    F::octet(row, 0, &scales, &minimums);
-    sum.add(_mm256_permutevar8x32_epi32(first, order), scales, minimums, act.scale16, act.isum16,
-            act.fsum16, g);
-    F::octet(row, 1, &scales, &minimums);
-    sum.add(_mm256_permutevar8x32_epi32(second, order), scales, minimums, act.scale16, act.isum16,
-            act.fsum16, g + 8);
-  }
-  return sum.result();
-}
-
-template <class F>
-void gemv(const uint8_t* w, size_t row_bytes, size_t n_rows, size_t k, const ActRow* act,
-          float* y) {
-  for (size_t r = 0; r < n_rows; ++r) {
-    if constexpr (kInfo<F>.group == 16)
-      y[r] = row_product16<F>(w + r * row_bytes, k, *act);
-    else
-      y[r] = row_product<F>(w + r * row_bytes, k, *act);
-  }
-}
+#include "kernels/x86/row_products.inc"
 
 template <class F, int V = 0>
 inline void store_codes(const uint8_t* block, uint8_t* codes) {

@@ -15,7 +15,7 @@
 namespace ts::avx2 {
 namespace {
 
-#include "kernels/x86/avx2/reduce.inc"
+#include "kernels/x86/reduce.inc"
 
 inline __m256i load(const void* p) {
   return _mm256_loadu_si256(static_cast<const __m256i*>(p));

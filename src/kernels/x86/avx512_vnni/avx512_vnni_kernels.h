@@ -1,0 +1,11 @@
+/// What the AVX-512 VNNI files offer to overlay.cc. Declarations only.
+#pragma once
+
+#include "kernels/kernel_table.h"
+
+namespace ts::avx512_vnni {
+
+void set_int_gemv(KernelTable* table);  // int_gemv.cc
+void set_int_tile(KernelTable* table);  // int_tile.cc
+
+}  // namespace ts::avx512_vnni
