@@ -158,7 +158,7 @@ TEST_P(ConvertGoldenTest, TokenizesLikeTheCheckpoint) {
 
 INSTANTIATE_TEST_SUITE_P(Families, ConvertGoldenTest,
                          ::testing::Values("llama", "qwen2", "qwen3", "gemma3"),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& family) { return family.param; });
 
 }  // namespace
 }  // namespace ts
