@@ -88,6 +88,8 @@ struct ActRow {
   const float* scale16;
   const int32_t* isum16;
   const float* fsum16;
+  /// q rearranged by interleave4(); only where act_group is 128, else null.
+  const int8_t* q4;
 };
 struct ActRowOut {
   int8_t* q;
@@ -118,6 +120,11 @@ struct KernelTable {
   /// 1e-30 is zero; one with a NaN or an infinity gets a NaN scale and zero codes, so that the
   /// product is NaN and the fault stays visible. k is any positive number.
   void (*quantize_row)(const float* x, size_t k, size_t group, const ActRowOut* out);
+
+  /// Rearranges whole runs of 128 elements: element 4 m + p of a run goes to 32 p + m. Formats that
+  /// keep four consecutive codes in a byte multiply byte planes with it. What
+  /// follows the last whole run is not written.
+  void (*interleave4)(const int8_t* q, size_t k, int8_t* q4);
 
   /// Codes, scales and minimums of one row of k elements (a multiple of the block).
   void (*unpack[kIntFormats])(const uint8_t* row, size_t k, uint8_t* codes, float* scales,

@@ -32,11 +32,13 @@ void QuantizedRows::reserve(size_t n_rows, size_t k, size_t group) {
   if (k_ != k || group_ != group) {
     // Another shape: paddings move, so all arrays are made afresh (they start as zeros).
     codes_ = {};
+    interleaved_ = {};
     floats_ = {};
     ints_ = {};
   }
   rows_.clear();
   grow(codes_, n_rows * code_stride);
+  if (group == 128) grow(interleaved_, n_rows * code_stride);
   grow(floats_, n_rows * floats);
   grow(ints_, n_rows * ints);
   k_ = k;
@@ -55,7 +57,8 @@ void QuantizedRows::reserve(size_t n_rows, size_t k, size_t group) {
                 f + group_stride,
                 has16 ? f + 2 * group_stride : nullptr,
                 has16 ? i + group_stride : nullptr,
-                has16 ? f + 2 * group_stride + group16_stride : nullptr};
+                has16 ? f + 2 * group_stride + group16_stride : nullptr,
+                group == 128 ? interleaved_.data() + r * code_stride : nullptr};
   }
 }
 
@@ -66,6 +69,7 @@ void QuantizedRows::fill(const KernelTable& table, size_t row, const float* x) {
                          const_cast<float*>(r.scale16), const_cast<int32_t*>(r.isum16),
                          const_cast<float*>(r.fsum16)};
   table.quantize_row(x, k_, group_, &out);
+  if (r.q4) table.interleave4(r.q, k_, const_cast<int8_t*>(r.q4));
 }
 
 }  // namespace ts

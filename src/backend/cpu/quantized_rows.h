@@ -26,6 +26,7 @@ class QuantizedRows final : public ActivationFormData {
   AlignedBuffer<int8_t> codes_;
   AlignedBuffer<float> floats_;
   AlignedBuffer<int32_t> ints_;
+  AlignedBuffer<int8_t> interleaved_;
   size_t code_stride_ = 0, group_stride_ = 0, group16_stride_ = 0;
 };
 

@@ -12,6 +12,7 @@ void quantize_row(const float* x, size_t k, size_t group, const ActRowOut* out) 
 
 void set_elementwise(KernelTable& table) {
   table.quantize_row = quantize_row;
+  table.interleave4 = interleave4;
   table.rms_norm = rms_norm;
   table.add = add;
   table.scale = scale;

@@ -66,8 +66,8 @@ void expect_complete(const KernelTable& t, const char* isa) {
     EXPECT_NE(t.to_f32[f], nullptr) << isa;
     EXPECT_NE(t.float_gemv[f], nullptr) << isa;
   }
-  const bool all = t.quantize_row && t.int_tile && t.float_tile && t.rms_norm && t.add &&
-                   t.silu_gate && t.gelu_gate && t.softcap && t.rope_half_split &&
+  const bool all = t.quantize_row && t.interleave4 && t.int_tile && t.float_tile && t.rms_norm &&
+                   t.add && t.silu_gate && t.gelu_gate && t.softcap && t.rope_half_split &&
                    t.rope_interleaved && t.scale && t.f32_to_f16 && t.dequantize32 &&
                    t.attention_scores && t.softmax_terms && t.attention_values && t.exp &&
                    t.scaled_add;
@@ -260,6 +260,7 @@ void compare_quantizer(const KernelTable& candidate, const KernelTable& referenc
         const std::string what = std::string(isa) + " quantize group " + std::to_string(group) +
                                  " k " + std::to_string(k) + " kind " + std::to_string(kind);
         expect_same(got.q, want.q, what);
+        expect_same(got.q4, want.q4, what);
         expect_same(got.scale, want.scale, what);
         expect_same(got.isum, want.isum, what);
         expect_same(got.fsum, want.fsum, what);

@@ -60,7 +60,7 @@ inline std::vector<float> random_values(size_t n, uint32_t seed, float deviation
 /// Quantized activation rows with memory of their own; NaN and -1 where nothing was written.
 struct ActRows {
   size_t k, group;
-  std::vector<int8_t> q;
+  std::vector<int8_t> q, q4;
   std::vector<float> scale, fsum, scale16, fsum16;
   std::vector<int32_t> isum, isum16;
   std::vector<ActRow> rows;
@@ -70,6 +70,7 @@ struct ActRows {
     const size_t groups = ((k + group - 1) / group + 15) / 8 * 8;
     const size_t parts = group == 32 ? ((k + 31) / 32 * 2 + 15) / 8 * 8 : 0;
     q.assign(n_rows * codes, 0);
+    q4.assign(group == 128 ? n_rows * codes : 0, 0);
     scale.assign(n_rows * groups, 0);
     fsum = scale;
     isum.assign(n_rows * groups, 0);
@@ -79,7 +80,8 @@ struct ActRows {
     for (size_t r = 0; r < n_rows; ++r)
       rows.push_back({&q[r * codes], &scale[r * groups], &isum[r * groups], &fsum[r * groups],
                       parts ? &scale16[r * parts] : nullptr, parts ? &isum16[r * parts] : nullptr,
-                      parts ? &fsum16[r * parts] : nullptr});
+                      parts ? &fsum16[r * parts] : nullptr,
+                      group == 128 ? &q4[r * codes] : nullptr});
   }
   void fill(const KernelTable& table, size_t row, const float* x) {
     const ActRow& r = rows[row];
@@ -88,6 +90,7 @@ struct ActRows {
                            const_cast<float*>(r.scale16), const_cast<int32_t*>(r.isum16),
                            const_cast<float*>(r.fsum16)};
     table.quantize_row(x, k, group, &out);
+    if (r.q4) table.interleave4(r.q, k, const_cast<int8_t*>(r.q4));
   }
 };
 

@@ -168,6 +168,28 @@ void quantize_row(const float* x, size_t k, size_t group, const ActRowOut* out) 
   quantize_groups(x, k, group, whole, out);
 }
 
+/// Bytes by remainder within each half, then a transposition of eight-byte pieces.
+void interleave4_8(const int8_t* q, size_t k, int8_t* q4) {
+  const __m256i by_remainder =
+      _mm256_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15,  //
+                       0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  const __m256i join_halves = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  for (size_t run = 0; run + 128 <= k; run += 128) {
+    const auto pieces = [&](size_t i) {  // eight bytes of each remainder 0..3
+      const __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(q + run + 32 * i));
+      return _mm256_permutevar8x32_epi32(_mm256_shuffle_epi8(v, by_remainder), join_halves);
+    };
+    const __m256i a = pieces(0), b = pieces(1), c = pieces(2), d = pieces(3);
+    const __m256i ab02 = _mm256_unpacklo_epi64(a, b), ab13 = _mm256_unpackhi_epi64(a, b);
+    const __m256i cd02 = _mm256_unpacklo_epi64(c, d), cd13 = _mm256_unpackhi_epi64(c, d);
+    auto* out = reinterpret_cast<__m256i*>(q4 + run);
+    _mm256_storeu_si256(out, _mm256_permute2x128_si256(ab02, cd02, 0x20));
+    _mm256_storeu_si256(out + 1, _mm256_permute2x128_si256(ab13, cd13, 0x20));
+    _mm256_storeu_si256(out + 2, _mm256_permute2x128_si256(ab02, cd02, 0x31));
+    _mm256_storeu_si256(out + 3, _mm256_permute2x128_si256(ab13, cd13, 0x31));
+  }
+}
+
 /// vcvtps2ph rounds like the reference; it differs in the payload of NaNs, which keep the bits
 /// "quiet NaN" there and here.
 void f32_to_f16(const float* src, size_t n, uint16_t* dst) {
@@ -185,6 +207,7 @@ void f32_to_f16(const float* src, size_t n, uint16_t* dst) {
 
 void set_elementwise(KernelTable* table) {
   table->quantize_row = quantize_row;
+  table->interleave4 = interleave4_8;
   table->f32_to_f16 = f32_to_f16;
   table->rms_norm = rms_norm;
   table->add = add;

@@ -32,18 +32,18 @@ inline __m256i lanes(const uint8_t* base, const int8_t* q) {
   const int8_t* a = q + kAt;
   __m256i sum;
   if constexpr (kInfo<F>.max_code == 255) {
-    const __m256i w = F::template codes<kV>(block);
+    const __m256i w = product_codes<F, kV>(block);
     sum = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(load32(a), w));
   } else {
-    sum = _mm256_maddubs_epi16(F::template codes<kV>(block), load32(a));
+    sum = _mm256_maddubs_epi16(product_codes<F, kV>(block), load32(a));
     if constexpr (kUnit >= 64)
-      sum = _mm256_add_epi16(
-          sum, _mm256_maddubs_epi16(F::template codes<kV + 1>(block), load32(a + 32)));
+      sum = _mm256_add_epi16(sum,
+                             _mm256_maddubs_epi16(product_codes<F, kV + 1>(block), load32(a + 32)));
     if constexpr (kUnit >= 128) {
-      sum = _mm256_add_epi16(
-          sum, _mm256_maddubs_epi16(F::template codes<kV + 2>(block), load32(a + 64)));
-      sum = _mm256_add_epi16(
-          sum, _mm256_maddubs_epi16(F::template codes<kV + 3>(block), load32(a + 96)));
+      sum = _mm256_add_epi16(sum,
+                             _mm256_maddubs_epi16(product_codes<F, kV + 2>(block), load32(a + 64)));
+      sum = _mm256_add_epi16(sum,
+                             _mm256_maddubs_epi16(product_codes<F, kV + 3>(block), load32(a + 96)));
     }
   }
   return _mm256_madd_epi16(sum, _mm256_set1_epi16(1));

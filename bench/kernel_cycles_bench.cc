@@ -1,0 +1,167 @@
+// Processor cycles of each kernel on data in the first-level caches, per 32 weights or elements.
+// Cycles are counted by timing a chain of dependent additions (one per cycle) right before and
+// after each kernel call, in the thread's own processor time, so the figures hold on a busy machine
+// and at any clock. The lower quartile of 200 calls is printed.
+//   kernel_cycles_bench [ISA [K]]
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <tensorsharp/error.hpp>
+
+#include "backend/cpu/quantized_rows.h"
+#include "kernels/kernels.h"
+
+namespace {
+using namespace ts;
+
+double now() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+/// Cycles per second at this moment.
+double clock_rate() {
+  constexpr int kAdds = 100000;
+  const double start = now();
+  uint64_t x = 1;
+  for (int i = 0; i < kAdds; ++i) {
+    x += 1;
+    asm volatile("" : "+r"(x));
+  }
+  return kAdds / (now() - start);
+}
+
+template <typename F>
+double cycles(F&& call) {
+  std::vector<double> samples;
+  // Short calls are repeated until the timer's resolution does not matter.
+  int repeat = 1;
+  for (double seconds = 0; seconds < 2e-5; repeat *= 2) {
+    const double start = now();
+    for (int i = 0; i < repeat; ++i)
+      call();
+    seconds = now() - start;
+  }
+  for (int i = 0; i < 200; ++i) {
+    const double before = clock_rate();
+    const double start = now();
+    for (int j = 0; j < repeat; ++j)
+      call();
+    const double seconds = now() - start;
+    samples.push_back(seconds / repeat * (before + clock_rate()) / 2);
+  }
+  std::sort(samples.begin(), samples.end());
+  return samples[samples.size() / 4];
+}
+
+constexpr const char* kNames[kIntFormats] = {"q4_0", "q4_1", "q5_0",  "q5_1",  "q8_0",  "q2_k",
+                                             "q3_k", "q4_k", "q5_k",  "q6_k",  "tq1_0", "tq2_0",
+                                             "q1_0", "q2_0", "pq2_0", "ptq1_0"};
+
+void int_formats(const KernelTable& table, size_t k) {
+  constexpr size_t kRows = 16, kActs = 16;
+  std::mt19937 rng(1);
+  for (size_t f = 0; f < kIntFormats; ++f) {
+    const IntFormatInfo& info = kIntFormatInfo[f];
+    if (k % info.block_elems != 0) continue;
+    const size_t row_bytes = k / info.block_elems * info.block_bytes;
+    std::vector<uint8_t> w(row_bytes * kRows);
+    for (auto& b : w)
+      b = static_cast<uint8_t>(rng() & 0xBF);  // no infinite scales
+    std::vector<float> x(kActs * k), y(kActs * kRows);
+    for (auto& v : x)
+      v = static_cast<float>(static_cast<int>(rng() % 2001) - 1000) / 500.0F;
+    QuantizedRows act;
+    act.reserve(kActs, k, info.act_group);
+    for (size_t i = 0; i < kActs; ++i)
+      act.fill(table, i, &x[i * k]);
+    const size_t cs = (k + 63) / 64 * 64, ss = (k / info.group + 7) / 8 * 8,
+                 ms = info.min_group ? (k / info.min_group + 7) / 8 * 8 : 0;
+    std::vector<uint8_t> codes(kRows * cs);
+    std::vector<float> scales(kRows * ss), mins(kRows * ms + 1);
+    const auto unpack = [&] {
+      for (size_t r = 0; r < kRows; ++r)
+        table.unpack[f](&w[r * row_bytes], k, &codes[r * cs], &scales[r * ss], &mins[r * ms]);
+    };
+    const double units = static_cast<double>(kRows * k) / 32;
+    const double unpack_cycles = cycles(unpack) / units;
+    const WeightTile tile = {codes.data(), scales.data(), mins.data(), cs, ss, ms, kRows, k};
+    const double tile_cycles =
+        cycles([&] { table.int_tile(&info, &tile, act.rows(), kActs, y.data(), kRows); }) / units /
+        kActs;
+    std::printf("%-7s", kNames[f]);
+    if (table.int_gemv[f])
+      std::printf(" gemv %6.2f (%.2f bytes/cycle)",
+                  cycles([&] {
+                    table.int_gemv[f](w.data(), row_bytes, kRows, k, act.rows(), y.data());
+                  }) / units,
+                  static_cast<double>(w.size()) / cycles([&] {
+                    table.int_gemv[f](w.data(), row_bytes, kRows, k, act.rows(), y.data());
+                  }));
+    std::printf("  unpack %6.2f  tile %6.2f\n", unpack_cycles, tile_cycles);
+  }
+}
+
+void float_kernels(const KernelTable& table, size_t k) {
+  constexpr size_t kRows = 16;
+  std::vector<float> x(kRows * k, 0.5F), w(kRows * k, 0.25F), y(kRows * kRows), out(k);
+  const std::vector<uint16_t> half(kRows * k, 0x3C00);
+  const double units = static_cast<double>(kRows * k) / 32, row = static_cast<double>(k) / 32;
+  const auto bytes = [](const auto& v) { return reinterpret_cast<const uint8_t*>(v.data()); };
+  std::printf("f32 gemv %.2f\n", cycles([&] {
+                                   table.float_gemv[kFloatF32](bytes(w), k * 4, kRows, k, x.data(),
+                                                               y.data());
+                                 }) / units);
+  std::printf("f16 gemv %.2f\n", cycles([&] {
+                                   table.float_gemv[kFloatF16](bytes(half), k * 2, kRows, k,
+                                                               x.data(), y.data());
+                                 }) / units);
+  std::printf("f32 tile %.2f\n", cycles([&] {
+                                   table.float_tile(w.data(), k, kRows, k, x.data(), k, kRows,
+                                                    y.data(), kRows);
+                                 }) / units /
+                                     kRows);
+  QuantizedRows act;
+  act.reserve(1, k, 32);
+  std::printf("quantize %.2f\n", cycles([&] { act.fill(table, 0, x.data()); }) / row);
+  std::printf("silu     %.2f\n",
+              cycles([&] { table.silu_gate(x.data(), w.data(), k, out.data()); }) / row);
+  std::printf("rms_norm %.2f\n",
+              cycles([&] { table.rms_norm(x.data(), w.data(), k, 1e-5F, out.data()); }) / row);
+  float scores[64], max = 0, sum = 0;
+  std::printf("softmax  %.2f\n", cycles([&] {
+                                   for (size_t i = 0; i < 64; ++i)
+                                     scores[i] = x[i];
+                                   table.softmax_terms(scores, 64, &max, &sum);
+                                 }) / 2);
+  std::printf(
+      "scores   %.2f\n",
+      cycles([&] { table.attention_scores(x.data(), w.data(), 64, 64, 64, 1, scores); }) / 128);
+  std::printf(
+      "values   %.2f\n",
+      cycles([&] { table.attention_values(x.data(), w.data(), 64, 64, 64, out.data()); }) / 128);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const KernelTable& table = select_kernels(argc > 1 ? argv[1] : "auto").table;
+    const size_t k = argc > 2 ? static_cast<size_t>(std::atol(argv[2])) : 1536;
+    if (k < 64 || k > 1 << 20) throw InvalidArgument("K must be in 64..1048576");
+    std::printf("isa %s, k = %zu, cycles per 32 elements\n", table.isa, k);
+    int_formats(table, k);
+    float_kernels(table, k);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "kernel_cycles_bench: %s\n", e.what());
+    return 1;
+  }
+  return 0;
+}
