@@ -15,6 +15,7 @@
 #include "cli/input_text.h"
 #include "cli/interrupt.h"
 #include "cli/line_editor.h"
+#include "cli/parse_values.h"
 #include "cli/sampling_options.h"
 #include "cli/text_output.h"
 #include "cli/user_directories.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cli/console.h"
-#include "cli/option_values.h"
+#include "cli/option_parser.h"
 
 namespace ts::cli {
 
@@ -38,7 +38,7 @@ class Command {
   const std::string& examples() const noexcept { return examples_; }
 
   /// Declares the command's own options; the output options are there already.
-  virtual void add_options(CLI::App& app) = 0;
+  virtual void add_options(OptionParser& options) = 0;
   /// Looks at option combinations after parsing. Throws InvalidArgument.
   virtual void check_options() {}
   virtual int run(Console& console) = 0;

@@ -35,19 +35,15 @@ std::vector<CommandWords> words_of(const Program& program) {
     OutputOptions output;
     const auto parser = make_parser(program.name, *command, output);
     CommandWords words{command->name(), first_sentence(command->summary()), {}};
-    for (const CLI::Option* option : parser->get_options()) {
-      if (!option->nonpositional()) continue;
+    for (const OptionDescription& option : parser->options()) {
+      if (option.positional()) continue;
       OptionWords w;
-      for (const std::string& name : option->get_lnames())
-        w.names.push_back("--" + name);
-      for (const std::string& name : option->get_snames())
-        w.names.push_back("-" + name);
-      w.description = first_sentence(option->get_description());
-      w.takes_value = option->get_type_size() != 0;
-      const std::string type = option->get_type_name();
-      w.takes_file = w.takes_value && type.starts_with("FILE");
-      if (w.takes_value && type.find('|') != std::string::npos) {
-        w.choices = type;
+      w.names = option.names;
+      w.description = first_sentence(option.help);
+      w.takes_value = !option.type.empty();
+      w.takes_file = option.type.starts_with("FILE");
+      if (option.type.find('|') != std::string::npos) {
+        w.choices = option.type;
         std::replace(w.choices.begin(), w.choices.end(), '|', ' ');
       }
       words.options.push_back(std::move(w));

@@ -13,54 +13,48 @@ namespace ts::cli {
 namespace {
 
 constexpr int kMaxThreads = 1024;
-constexpr const char* kGroup = "Machine";
-
 }  // namespace
 
-void add_thread_option(CLI::App& app, int& threads) {
-  add_integer(app, "--threads,-t", threads, 1, kMaxThreads,
-              "threads to compute with (default: the physical cores this process may use)")
-      ->group(kGroup);
+void add_model_argument(OptionParser& options, std::string& path, bool required) {
+  options.text("MODEL", path, "", "a .gguf file (of a split file, the first part)");
+  if (required) options.required();
 }
 
-void add_isa_option(CLI::App& app, std::string& isa) {
+void add_thread_option(OptionParser& options, int& threads) {
+  options.integer("--threads,-t", threads, 1, kMaxThreads,
+                  "threads to compute with (default: the physical cores this process may use)");
+}
+
+void add_isa_option(OptionParser& options, std::string& isa) {
   const auto names = isa_names();
-  add_choice(app, "--isa", isa, {names.begin(), names.end()},
-             "instruction set of the kernels (default: TENSORSHARP_ISA, else the best this CPU "
-             "has)")
-      ->group(kGroup);
+  options.choice("--isa", isa, {names.begin(), names.end()},
+                 "instruction set of the kernels (default: TENSORSHARP_ISA, else the best this CPU "
+                 "has)");
 }
 
-void ModelOptions::add(CLI::App& app, bool with_context, bool path_required) {
-  add_model_argument(app, path)->required(path_required);
-  add_thread_option(app, threads);
-  app.add_option(
-         "--cores",
-         [this](const CLI::results_t& results) {
-           cores_ = parse_cpu_list(results.back(), "--cores");
-           return true;
-         },
-         "pin the threads to these CPUs, e.g. 0-3,6")
-      ->type_name("LIST")
-      ->expected(1)
-      ->group(kGroup);
-  add_isa_option(app, isa);
-  add_flag(app, "--mlock", mlock_, "lock the model's pages in memory")->group(kGroup);
-  add_choice(app, "--huge-pages", huge_pages_, {"auto", "on", "off"},
-             "back memory with huge pages (default auto)")
-      ->group(kGroup);
-  add_flag(app, "--exact", exact_,
-           "compute with f32 activations against decoded weights: slow, for checking")
-      ->group("Model");
-  add_text(app, "--force-pre", force_pre_, "NAME",
-           "use this pre-tokenizer in place of an unknown one named by the file")
-      ->group("Model");
+void ModelOptions::add(OptionParser& options, bool with_context, bool path_required) {
+  add_model_argument(options, path, path_required);
+  options.group("Machine");
+  add_thread_option(options, threads);
+  options.checked("--cores", "LIST", "pin the threads to these CPUs, e.g. 0-3,6",
+                  [this](const std::string& text) {
+                    cores_ = parse_cpu_list(text, "--cores");
+                    return std::string();
+                  });
+  add_isa_option(options, isa);
+  options.flag("--mlock", mlock_, "lock the model's pages in memory");
+  options.choice("--huge-pages", huge_pages_, {"auto", "on", "off"},
+                 "back memory with huge pages (default auto)");
+  options.group("Model");
+  options.flag("--exact", exact_,
+               "compute with f32 activations against decoded weights: slow, for checking");
+  options.text("--force-pre", force_pre_, "NAME",
+               "use this pre-tokenizer in place of an unknown one named by the file");
   if (!with_context) return;
-  add_integer(app, "--ctx,-c", context, 1, int64_t{1} << 40,
-              "positions a conversation can have (default: the smaller of the model's and 8192)")
-      ->group("Model");
-  add_choice(app, "--kv", kv_, {"f32", "f16", "q8"}, "type of the key-value cache (default f16)")
-      ->group("Model");
+  options.integer(
+      "--ctx,-c", context, 1, int64_t{1} << 40,
+      "positions a conversation can have (default: the smaller of the model's and 8192)");
+  options.choice("--kv", kv_, {"f32", "f16", "q8"}, "type of the key-value cache (default f16)");
 }
 
 LoadOptions ModelOptions::load_options() const {

@@ -9,7 +9,7 @@
 #include <tensorsharp/engine.hpp>
 
 #include "cli/console.h"
-#include "cli/option_values.h"
+#include "cli/option_parser.h"
 
 namespace ts::cli {
 
@@ -17,7 +17,7 @@ class ModelOptions {
  public:
   /// --threads --cores --mlock --huge-pages --isa --exact --force-pre and, if asked for, --kv
   /// --ctx.
-  void add(CLI::App& app, bool with_context);
+  void add(OptionParser& options, bool with_context, bool path_required = true);
   LoadOptions load_options() const;
   /// Loads with a progress bar; `console` must outlive the call only.
   std::shared_ptr<const Engine> load(Console& console) const;
@@ -34,9 +34,10 @@ class ModelOptions {
   std::string huge_pages_ = "auto", kv_ = "f16", force_pre_;
 };
 
+void add_model_argument(OptionParser& options, std::string& path, bool required = true);
 /// --threads and --isa alone, for commands that load no model.
-void add_thread_option(CLI::App& app, int& threads);
-void add_isa_option(CLI::App& app, std::string& isa);
+void add_thread_option(OptionParser& options, int& threads);
+void add_isa_option(OptionParser& options, std::string& isa);
 
 /// "stories260k.gguf: llama, 260.0 k parameters, f32; isa avx2, 2 threads (2 physical cores)".
 std::string describe_model(const ModelInfo& info);

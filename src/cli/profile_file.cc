@@ -8,10 +8,10 @@
 
 namespace ts::cli {
 
-void add_profile_option(CLI::App& app, std::string& path) {
-  add_text(app, "--profile", path, "FILE",
-           "write a time breakdown by operation (Chrome trace JSON)")
-      ->group("Output");
+void add_profile_option(OptionParser& options, std::string& path) {
+  options.group(kOutputGroup);
+  options.text("--profile", path, "FILE",
+               "write a time breakdown by operation (Chrome trace JSON)");
 }
 
 ProfileFile::ProfileFile(std::string path) : path_(std::move(path)) {

@@ -3,11 +3,11 @@
 
 #include <string>
 
-#include "cli/option_values.h"
+#include "cli/option_parser.h"
 
 namespace ts::cli {
 
-void add_profile_option(CLI::App& app, std::string& path);
+void add_profile_option(OptionParser& options, std::string& path);
 
 /// Records from construction on. An empty path does nothing.
 class ProfileFile {

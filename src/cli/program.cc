@@ -13,7 +13,6 @@
 
 #include "base/quote_text.h"
 #include "cli/crash_handler.h"
-#include "cli/help_formatter.h"
 #include "cli/interrupt.h"
 
 namespace ts::cli {
@@ -118,20 +117,22 @@ int dispatch(const Program& program, std::vector<std::string> arguments) {
   OutputOptions output;
   const auto parser = make_parser(program.name, *command, output);
   arguments.erase(arguments.begin(), arguments.begin() + static_cast<std::ptrdiff_t>(words));
-  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
   try {
-    parser->parse(arguments);
-  } catch (const CLI::CallForHelp&) {
-    print(parser->help());
-    return kSuccess;
-  } catch (const CLI::CallForVersion&) {
-    print(fmt::format("{} {}\n", program.name, version()));
-    return kSuccess;
-  } catch (const CLI::ParseError& error) {
+    switch (parser->parse(std::move(arguments))) {
+      case ParseOutcome::kHelp:
+        print(parser->help());
+        return kSuccess;
+      case ParseOutcome::kVersion:
+        print(fmt::format("{} {}\n", program.name, version()));
+        return kSuccess;
+      case ParseOutcome::kRun:
+        break;
+    }
+    command->check_options();
+  } catch (const InvalidArgument& error) {
     throw InvalidArgument(fmt::format("{}: {}\n  See '{} {} --help'.", command->name(),
                                       error.what(), program.name, command->name()));
   }
-  command->check_options();
   Console console(program.name, output);
   return command->run(console);
 }
@@ -168,21 +169,16 @@ int exit_status_of(const std::exception& error, const std::string& program) {
 
 }  // namespace
 
-std::unique_ptr<CLI::App> make_parser(const std::string& program, Command& command,
-                                      OutputOptions& output) {
-  auto app = std::make_unique<CLI::App>(command.summary(), program + " " + command.name());
-  app->formatter(std::make_shared<HelpFormatter>());
-  app->set_help_flag("-h,--help", "show this help")->group("Output");
-  app->set_version_flag("--version", std::string(version()), "show the version")->group("Output");
-  command.add_options(*app);
-  add_flag(*app, "--json", output.json, "print JSON on standard output")->group("Output");
-  add_flag(*app, "--quiet,-q", output.quiet, "no progress, notes or warnings")->group("Output");
-  app->add_flag_callback(
-         "--verbose,-v", [&output] { ++output.verbosity; }, "show more; twice: everything")
-      ->group("Output")
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app->footer(command.examples());
-  return app;
+std::unique_ptr<OptionParser> make_parser(const std::string& program, Command& command,
+                                          OutputOptions& output) {
+  auto options = std::make_unique<OptionParser>(program + " " + command.name(), command.summary(),
+                                                command.examples());
+  command.add_options(*options);
+  options->group(kOutputGroup);
+  options->flag("--json", output.json, "print JSON on standard output");
+  options->flag("--quiet,-q", output.quiet, "no progress, notes or warnings");
+  options->counter("--verbose,-v", output.verbosity, "show more; twice: everything");
+  return options;
 }
 
 int run_program(const Program& program, int argc, char** argv) noexcept {

@@ -19,7 +19,7 @@ int run_program(const Program& program, int argc, char** argv) noexcept;
 
 /// The option parser of one command, with its help text, for parsing and for shell completion.
 /// `command` and `output` must outlive it.
-std::unique_ptr<CLI::App> make_parser(const std::string& program, Command& command,
-                                      OutputOptions& output);
+std::unique_ptr<OptionParser> make_parser(const std::string& program, Command& command,
+                                          OutputOptions& output);
 
 }  // namespace ts::cli

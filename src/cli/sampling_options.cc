@@ -8,11 +8,11 @@
 #include <tensorsharp/error.hpp>
 
 #include "base/quote_text.h"
+#include "cli/parse_values.h"
 
 namespace ts::cli {
 namespace {
 
-constexpr const char* kGroup = "Sampling";
 constexpr double kMaxPenalty = 1000;
 
 const std::vector<std::string>& step_names() {
@@ -67,56 +67,41 @@ constexpr FloatName kFloatNames[] = {
 
 }  // namespace
 
-void SamplingArguments::add(CLI::App& app) {
-  add_real(app, "--temp", temperature, 0, 100,
-           "temperature; 0 takes the likeliest token (default: the model's, else 0.7)")
-      ->group(kGroup);
-  add_integer(app, "--top-k", top_k, 0, INT32_MAX,
-              "keep the K likeliest tokens; 0 = all (default: the model's, else 40)")
-      ->group(kGroup);
-  add_real(app, "--top-p", top_p, 0, 1,
-           "keep the likeliest tokens that together have this probability (default: the model's, "
-           "else 0.95)")
-      ->group(kGroup);
-  add_real(app, "--min-p", min_p, 0, 1,
-           "keep tokens at least this likely relative to the likeliest (default 0)")
-      ->group(kGroup);
-  add_real(app, "--typical-p", typical_p, 0, 1, "locally typical sampling (default 1: off)")
-      ->group(kGroup);
-  add_real(app, "--repeat-penalty", repeat_penalty, 1e-3, kMaxPenalty,
-           "lower the logits of earlier tokens by this factor (default 1: off)")
-      ->group(kGroup);
-  add_real(app, "--presence-penalty", presence_penalty, -kMaxPenalty, kMaxPenalty,
-           "subtract this from the logits of tokens seen (default 0)")
-      ->group(kGroup);
-  add_real(app, "--frequency-penalty", frequency_penalty, -kMaxPenalty, kMaxPenalty,
-           "subtract this for every time a token was seen (default 0)")
-      ->group(kGroup);
-  add_integer(app, "--penalty-window", penalty_window, -1, INT32_MAX,
-              "tokens the penalties look back on; -1 = all (default -1)")
-      ->group(kGroup);
-  app.add_option(
-         "--samplers",
-         [this](const CLI::results_t& results) {
-           order = parse_order(results.back());
-           return true;
-         },
-         "the steps and their order, any subset of penalties,top_k,typical,top_p,min_p,"
-         "temperature")
-      ->type_name("LIST")
-      ->expected(1)
-      ->group(kGroup);
-  add_flag(app, "--greedy", greedy, "always take the likeliest token: --temp 0")->group(kGroup);
-  app.add_option(
-         "--seed",
-         [this](const CLI::results_t& results) {
-           seed = parse_seed(results.back());
-           return true;
-         },
-         "seed of the random numbers; the one used is reported (default: random)")
-      ->type_name("N")
-      ->expected(1)
-      ->group(kGroup);
+void SamplingArguments::add(OptionParser& options) {
+  options.group("Sampling");
+  options.real("--temp", temperature, 0, 100,
+               "temperature; 0 takes the likeliest token (default: the model's, else 0.7)");
+  options.integer("--top-k", top_k, 0, INT32_MAX,
+                  "keep the K likeliest tokens; 0 = all (default: the model's, else 40)");
+  options.real(
+      "--top-p", top_p, 0, 1,
+      "keep the likeliest tokens that together have this probability (default: the model's, "
+      "else 0.95)");
+  options.real("--min-p", min_p, 0, 1,
+               "keep tokens at least this likely relative to the likeliest (default 0)");
+  options.real("--typical-p", typical_p, 0, 1, "locally typical sampling (default 1: off)");
+  options.real("--repeat-penalty", repeat_penalty, 1e-3, kMaxPenalty,
+               "lower the logits of earlier tokens by this factor (default 1: off)");
+  options.real("--presence-penalty", presence_penalty, -kMaxPenalty, kMaxPenalty,
+               "subtract this from the logits of tokens seen (default 0)");
+  options.real("--frequency-penalty", frequency_penalty, -kMaxPenalty, kMaxPenalty,
+               "subtract this for every time a token was seen (default 0)");
+  options.integer("--penalty-window", penalty_window, -1, INT32_MAX,
+                  "tokens the penalties look back on; -1 = all (default -1)");
+  options.checked("--samplers", "LIST",
+                  "the steps and their order, any subset of "
+                  "penalties,top_k,typical,top_p,min_p,temperature",
+                  [this](const std::string& text) {
+                    order = parse_order(text);
+                    return std::string();
+                  });
+  options.flag("--greedy", greedy, "always take the likeliest token: --temp 0");
+  options.checked("--seed", "N",
+                  "seed of the random numbers; the one used is reported (default: random)",
+                  [this](const std::string& text) {
+                    seed = parse_seed(text);
+                    return std::string();
+                  });
 }
 
 SamplingOptions SamplingArguments::apply(SamplingOptions options) const {

@@ -9,13 +9,13 @@
 
 #include <tensorsharp/engine.hpp>
 
-#include "cli/option_values.h"
+#include "cli/option_parser.h"
 
 namespace ts::cli {
 
 class SamplingArguments {
  public:
-  void add(CLI::App& app);
+  void add(OptionParser& options);
   /// What was asked for, over what the model recommends.
   SamplingOptions apply(SamplingOptions recommended) const;
 

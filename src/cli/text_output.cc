@@ -76,7 +76,7 @@ std::string grouped(uint64_t value) {
   std::string digits = std::to_string(value);
   for (size_t at = digits.size(); at > 3;) {
     at -= 3;
-    digits.insert(at, ",");
+    digits.insert(at, 1, ',');
   }
   return digits;
 }

@@ -68,23 +68,23 @@ class BenchCommand : public Command {
                 "tensorsharp bench model.gguf -p 1024 -n 128 -r 3 --threads 4 --json\n"
                 "tensorsharp bench --membw") {}
 
-  void add_options(CLI::App& app) override {
-    model_.add(app, false, false);
-    add_integer(app, "--prompt,-p", n_prompt_, 0, 1 << 24,
-                "tokens of the prefill test; 0 = leave it out (default 512)");
-    add_integer(app, "--tokens,-n", n_generate_, 0, 1 << 24,
-                "tokens of the decode test; 0 = leave it out (default 64)");
-    add_integer(app, "--repetitions,-r", repetitions_, 1, 1000, "repetitions (default 5)");
-    add_flag(app, "--membw", membw_,
-             "measure the read bandwidth of memory per thread count, and keep it for `run`");
-    add_profile_option(app, profile_);
+  void add_options(OptionParser& options) override {
+    options.integer("--prompt,-p", n_prompt_, 0, 1 << 24,
+                    "tokens of the prefill test; 0 = leave it out (default 512)");
+    options.integer("--tokens,-n", n_generate_, 0, 1 << 24,
+                    "tokens of the decode test; 0 = leave it out (default 64)");
+    options.integer("--repetitions,-r", repetitions_, 1, 1000, "repetitions (default 5)");
+    options.flag("--membw", membw_,
+                 "measure the read bandwidth of memory per thread count, and keep it for `run`");
+    model_.add(options, false, false);
+    add_profile_option(options, profile_);
   }
 
   void check_options() override {
     if (model_.path.empty() == !membw_)
-      throw InvalidArgument("bench: give a MODEL or --membw (and not both)");
+      throw InvalidArgument("give a MODEL or --membw (and not both)");
     if (!membw_ && n_prompt_ == 0 && n_generate_ == 0)
-      throw InvalidArgument("bench: nothing to measure: -p and -n are both 0");
+      throw InvalidArgument("nothing to measure: -p and -n are both 0");
   }
 
   int run(Console& console) override {

@@ -13,8 +13,9 @@ class CompletionCommand : public Command {
                 "tensorsharp completion zsh > ~/.zfunc/_tensorsharp\n"
                 "tensorsharp completion fish > ~/.config/fish/completions/tensorsharp.fish") {}
 
-  void add_options(CLI::App& app) override {
-    add_choice(app, "SHELL", shell_, {"bash", "zsh", "fish"}, "bash, zsh or fish")->required();
+  void add_options(OptionParser& options) override {
+    options.choice("SHELL", shell_, {"bash", "zsh", "fish"}, "bash, zsh or fish");
+    options.required();
   }
 
   int run(Console& console) override {

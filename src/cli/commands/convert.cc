@@ -22,16 +22,19 @@ class ConvertCommand : public Command {
                 "tensorsharp convert ./checkpoint model.gguf --type q8_0 --lossy\n"
                 "tensorsharp convert ternary-ptq1_0.gguf ternary-pq2_0.gguf --type pq2_0") {}
 
-  void add_options(CLI::App& app) override {
-    add_text(app, "IN", input_, "", "a checkpoint directory or a .gguf file")->required();
-    add_text(app, "OUT", output_, "", "the .gguf file to write")->required();
-    add_text(app, "--type", options_.type, "NAME",
-             "type of the weight matrices: auto keeps each tensor's, else a type name such as f16, "
-             "q8_0, pq2_0 (default auto)");
-    add_flag(app, "--lossy", options_.lossy, "allow values to change");
-    add_flag(app, "--force", options_.overwrite, "replace an existing file");
-    add_text(app, "--force-pre", options_.force_pre, "NAME",
-             "pre-tokenizer name to store instead of the detected one");
+  void add_options(OptionParser& options) override {
+    options.text("IN", input_, "", "a checkpoint directory or a .gguf file");
+    options.required();
+    options.text("OUT", output_, "", "the .gguf file to write");
+    options.required();
+    options.text(
+        "--type", options_.type, "NAME",
+        "type of the weight matrices: auto keeps each tensor's, else a type name such as f16, "
+        "q8_0, pq2_0 (default auto)");
+    options.flag("--lossy", options_.lossy, "allow values to change");
+    options.flag("--force", options_.overwrite, "replace an existing file");
+    options.text("--force-pre", options_.force_pre, "NAME",
+                 "pre-tokenizer name to store instead of the detected one");
   }
 
   int run(Console& console) override {

@@ -7,6 +7,7 @@
 #include "cli/input_text.h"
 #include "cli/interrupt.h"
 #include "cli/model_options.h"
+#include "cli/parse_values.h"
 #include "eval/logits_source.h"
 #include "eval/npy.h"
 
@@ -23,13 +24,14 @@ class EvalLogitsCommand : public Command {
             "tensorsharp eval logits model.gguf --tokens 1,403,407 --out logits.npy\n"
             "tensorsharp eval logits model.gguf --tokens @ids.txt --all --exact --out all.npy") {}
 
-  void add_options(CLI::App& app) override {
-    model_.add(app, true);
-    add_text(app, "--tokens", tokens_, "IDS", "token ids, e.g. 1,2,3; @FILE reads them from a file")
-        ->required();
-    add_text(app, "--out,-o", out_, "FILE.npy", "the file to write")->required();
-    add_flag(app, "--all", all_, "the logits of every position, not of the last alone");
-    add_flag(app, "--force", force_, "replace an existing file");
+  void add_options(OptionParser& options) override {
+    model_.add(options, true);
+    options.text("--tokens", tokens_, "IDS", "token ids, e.g. 1,2,3; @FILE reads them from a file");
+    options.required();
+    options.text("--out,-o", out_, "FILE.npy", "the file to write");
+    options.required();
+    options.flag("--all", all_, "the logits of every position, not of the last alone");
+    options.flag("--force", force_, "replace an existing file");
   }
 
   int run(Console& console) override {

@@ -41,34 +41,30 @@ class EvalPerplexityCommand : public Command {
                 "tensorsharp eval perplexity model.gguf --data stories.txt --documents "
                 "'<|endoftext|>' --limit 40") {}
 
-  void add_options(CLI::App& app) override {
-    model_.add(app, true);
-    add_text(app, "--data", data_, "FILE", "the text to measure on")->required();
-    add_integer(app, "--stride", stride_, 1, INT32_MAX, "sliding windows that advance by N tokens")
-        ->group("Method");
-    add_text(app, "--documents", separator_, "SEPARATOR",
-             "each document alone; \\n in the separator is a newline")
-        ->group("Method");
-    add_integer(app, "--limit", limit_, 1, INT64_MAX, "only the first N documents")
-        ->group("Method");
-    add_integer(app, "--chunks", chunks_, 1, INT64_MAX, "only the first N windows")
-        ->group("Method");
-    add_text(app, "--expect-sha", expect_sha_, "HEX",
-             "refuse data with another SHA-256 (a prefix of at least 8 digits will do)")
-        ->group("Method");
-    add_text(app, "--resume", resume_, "FILE",
-             "keep the state in FILE, and go on from it when it exists");
+  void add_options(OptionParser& options) override {
+    options.group("Method");
+    options.text("--data", data_, "FILE", "the text to measure on");
+    options.required();
+    options.integer("--stride", stride_, 1, INT32_MAX, "sliding windows that advance by N tokens");
+    options.text("--documents", separator_, "SEPARATOR",
+                 "each document alone; \\n in the separator is a newline");
+    options.integer("--limit", limit_, 1, INT64_MAX, "only the first N documents");
+    options.integer("--chunks", chunks_, 1, INT64_MAX, "only the first N windows");
+    options.text("--expect-sha", expect_sha_, "HEX",
+                 "refuse data with another SHA-256 (a prefix of at least 8 digits will do)");
+    options.text("--resume", resume_, "FILE",
+                 "keep the state in FILE, and go on from it when it exists");
+    model_.add(options, true);
   }
 
   void check_options() override {
-    if (stride_ && separator_)
-      throw InvalidArgument("eval perplexity: give --stride or --documents, not both");
+    if (stride_ && separator_) throw InvalidArgument("give --stride or --documents, not both");
     if (limit_ && !separator_)
-      throw InvalidArgument("eval perplexity: --limit counts documents; give --documents too");
+      throw InvalidArgument("--limit counts documents; give --documents too");
     if (expect_sha_ &&
         (expect_sha_->size() < 8 || expect_sha_->size() > 64 ||
          expect_sha_->find_first_not_of("0123456789abcdefABCDEF") != std::string::npos))
-      throw InvalidArgument("eval perplexity: --expect-sha takes 8 to 64 hexadecimal digits");
+      throw InvalidArgument("--expect-sha takes 8 to 64 hexadecimal digits");
   }
 
   int run(Console& console) override {

@@ -38,10 +38,10 @@ class InfoCommand : public Command {
                 "ts-cli info --isa ref\n"
                 "ts-cli info --json | jq -r .isa") {}
 
-  void add_options(CLI::App& app) override {
-    add_isa_option(app, isa_);
-    add_thread_option(app, threads_);
-    add_flag(app, "--no-bandwidth", no_bandwidth_, "do not measure the memory bandwidth");
+  void add_options(OptionParser& options) override {
+    add_isa_option(options, isa_);
+    add_thread_option(options, threads_);
+    options.flag("--no-bandwidth", no_bandwidth_, "do not measure the memory bandwidth");
   }
 
   int run(Console& console) override {

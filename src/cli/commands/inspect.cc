@@ -69,16 +69,16 @@ class InspectCommand : public Command {
                             "{0} inspect model.gguf --json | jq .bits_per_weight",
                             program)) {}
 
-  void add_options(CLI::App& app) override {
-    add_model_argument(app, path_);
-    add_text(app, "--tensors", pattern_, "PATTERN",
-             "only the tensors whose names match; * and ? are wild");
-    add_flag(app, "--stats", stats_,
-             "decode the tensors: symbols, zeros, entropy, scales, outliers");
-    add_text(app, "--hex", hex_, "NAME", "show the bytes and values of a tensor's first blocks");
-    add_integer(app, "--blocks", blocks_, 1, 1 << 20, "how many blocks --hex shows (default 1)");
-    add_flag(app, "--full", full_, "show long arrays and strings of the metadata in full");
-    add_thread_option(app, threads_);
+  void add_options(OptionParser& options) override {
+    add_model_argument(options, path_);
+    options.text("--tensors", pattern_, "PATTERN",
+                 "only the tensors whose names match; * and ? are wild");
+    options.flag("--stats", stats_,
+                 "decode the tensors: symbols, zeros, entropy, scales, outliers");
+    options.text("--hex", hex_, "NAME", "show the bytes and values of a tensor's first blocks");
+    options.integer("--blocks", blocks_, 1, 1 << 20, "how many blocks --hex shows (default 1)");
+    options.flag("--full", full_, "show long arrays and strings of the metadata in full");
+    add_thread_option(options, threads_);
   }
 
   int run(Console& console) override {

@@ -22,7 +22,7 @@ class PlanCommand : public Command {
                 "tensorsharp plan model.gguf --ctx 32768 --kv q8\n"
                 "tensorsharp plan model.gguf --ctx 32768 --json | jq .fits") {}
 
-  void add_options(CLI::App& app) override { model_.add(app, true); }
+  void add_options(OptionParser& options) override { model_.add(options, true); }
 
   int run(Console& console) override {
     const MemoryPlan plan = Engine::plan(model_.path, model_.load_options());

@@ -32,45 +32,41 @@ class RunCommand : public Command {
                 "echo \"Translate to French: good morning\" | tensorsharp run model.gguf\n"
                 "tensorsharp run model.gguf -p \"2+2=\" --raw -n 1 --logprobs 5 --json") {}
 
-  void add_options(CLI::App& app) override {
-    model_.add(app, true);
-    add_text(app, "--prompt,-p", prompt_, "TEXT", "answer this and leave")->group("Text");
-    add_text(app, "--file,-f", file_, "FILE", "answer the text of a file; - is standard input")
-        ->group("Text");
-    add_text(app, "--system", system_, "TEXT", "the system prompt")->group("Text");
-    add_flag(app, "--raw", raw_,
-             "no chat template: continue the text as it is; texts of control tokens are recognised")
-        ->group("Text");
-    add_choice(app, "--think", think_, {"on", "off"},
-               "let the model reason before it answers, where its template knows that")
-        ->group("Text");
-    add_integer(app, "--tokens,-n", max_tokens_, -1, INT64_MAX,
-                "tokens to generate at most; -1 = until the context is full (default)")
-        ->group("Text");
-    add_texts(app, "--stop", stop_, "TEXT",
-              "stop before this text; may be given several times; \\n is a newline")
-        ->group("Text");
-    add_flag(app, "--ignore-eos", ignore_end_, "go on after end-of-text tokens")->group("Text");
-    add_integer(app, "--logprobs", n_logprobs_, 0, 1000,
-                "report each token's log-probability and the N likeliest tokens")
-        ->group("Text");
-    add_flag(app, "--warmup", warmup_, "compute one token before timing starts")->group("Text");
-    sampling_.add(app);
-    add_profile_option(app, profile_);
+  void add_options(OptionParser& options) override {
+    model_.add(options, true);
+    options.group("Text");
+    options.text("--prompt,-p", prompt_, "TEXT", "answer this and leave");
+    options.text("--file,-f", file_, "FILE", "answer the text of a file; - is standard input");
+    options.text("--system", system_, "TEXT", "the system prompt");
+    options.flag(
+        "--raw", raw_,
+        "no chat template: continue the text as it is; texts of control tokens are recognised");
+    options.choice("--think", think_, {"on", "off"},
+                   "let the model reason before it answers, where its template knows that");
+    options.integer("--tokens,-n", max_tokens_, -1, INT64_MAX,
+                    "tokens to generate at most; -1 = until the context is full (default)");
+    options.texts("--stop", stop_, "TEXT",
+                  "stop before this text; may be given several times; \\n is a newline");
+    options.flag("--ignore-eos", ignore_end_, "go on after end-of-text tokens");
+    options.integer("--logprobs", n_logprobs_, 0, 1000,
+                    "report each token's log-probability and the N likeliest tokens");
+    options.flag("--warmup", warmup_, "compute one token before timing starts");
+    sampling_.add(options);
+    add_profile_option(options, profile_);
   }
 
   void check_options() override {
-    if (prompt_ && file_) throw InvalidArgument("run: give --prompt or --file, not both");
+    if (prompt_ && file_) throw InvalidArgument("give --prompt or --file, not both");
     if (raw_ && !system_.empty())
-      throw InvalidArgument("run: --system needs the chat template that --raw turns off");
+      throw InvalidArgument("--system needs the chat template that --raw turns off");
     if (raw_ && !think_.empty())
-      throw InvalidArgument("run: --think needs the chat template that --raw turns off");
+      throw InvalidArgument("--think needs the chat template that --raw turns off");
   }
 
   int run(Console& console) override {
     const bool one_answer = prompt_ || file_ || isatty(STDIN_FILENO) == 0;
     if (!one_answer && console.json())
-      throw InvalidArgument("run: a conversation has no JSON form; give --prompt or --file");
+      throw InvalidArgument("a conversation has no JSON form; give --prompt or --file");
     // The text is read before the model: a missing file need not wait.
     std::string text;
     if (prompt_) {

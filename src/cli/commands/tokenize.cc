@@ -7,7 +7,8 @@
 #include "base/quote_text.h"
 #include "cli/commands/commands.h"
 #include "cli/input_text.h"
-#include "cli/option_values.h"
+#include "cli/model_options.h"
+#include "cli/parse_values.h"
 #include "cli/text_output.h"
 #include "format/gguf.h"
 #include "model/gguf_tokenizer.h"
@@ -26,20 +27,20 @@ class TokenizeCommand : public Command {
                 "tensorsharp tokenize model.gguf --decode \"1 403 407 261 378\"\n"
                 "tensorsharp tokenize model.gguf \"Hello\" --json | jq -c .ids") {}
 
-  void add_options(CLI::App& app) override {
-    add_model_argument(app, path_);
-    add_text(app, "TEXT", text_, "", "the text, or ids with --decode (default: standard input)");
-    add_flag(app, "--decode", decode_, "TEXT is a list of token ids");
-    add_text(app, "--file,-f", file_, "FILE", "read the text from a file; - is standard input");
-    add_flag(app, "--no-bos", no_bos_, "do not add begin- and end-of-text tokens");
-    add_flag(app, "--special", special_,
-             "recognise the texts of control tokens; otherwise they are plain text");
-    add_text(app, "--force-pre", force_pre_, "NAME",
-             "use this pre-tokenizer in place of an unknown one named by the file");
+  void add_options(OptionParser& options) override {
+    add_model_argument(options, path_);
+    options.text("TEXT", text_, "", "the text, or ids with --decode (default: standard input)");
+    options.flag("--decode", decode_, "TEXT is a list of token ids");
+    options.text("--file,-f", file_, "FILE", "read the text from a file; - is standard input");
+    options.flag("--no-bos", no_bos_, "do not add begin- and end-of-text tokens");
+    options.flag("--special", special_,
+                 "recognise the texts of control tokens; otherwise they are plain text");
+    options.text("--force-pre", force_pre_, "NAME",
+                 "use this pre-tokenizer in place of an unknown one named by the file");
   }
 
   void check_options() override {
-    if (text_ && file_) throw InvalidArgument("tokenize: give TEXT or --file, not both");
+    if (text_ && file_) throw InvalidArgument("give TEXT or --file, not both");
   }
 
   int run(Console& console) override {

@@ -47,11 +47,11 @@ class VerifyCommand : public Command {
                 "tensorsharp verify model.gguf --level full --threads 4\n"
                 "tensorsharp verify model.gguf --json | jq '.problems[].what'") {}
 
-  void add_options(CLI::App& app) override {
-    add_model_argument(app, path_);
-    add_choice(app, "--level", level_, {"quick", "full"}, "how much to check (default quick)");
-    add_thread_option(app, threads_);
-    add_isa_option(app, isa_);
+  void add_options(OptionParser& options) override {
+    add_model_argument(options, path_);
+    options.choice("--level", level_, {"quick", "full"}, "how much to check (default quick)");
+    add_thread_option(options, threads_);
+    add_isa_option(options, isa_);
   }
 
   int run(Console& console) override {

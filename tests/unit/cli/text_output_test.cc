@@ -5,7 +5,6 @@
 #include "cli/chat.h"
 #include "cli/commands/commands.h"
 #include "cli/completion.h"
-#include "cli/help_formatter.h"
 
 namespace ts::cli {
 namespace {
@@ -63,8 +62,8 @@ TEST(Help, EveryCommandShowsItsOptionsAndExamplesWithin80Columns) {
       EXPECT_NE(help.find("Examples:\n  t"), std::string::npos) << help;
       EXPECT_NE(help.find("--json"), std::string::npos);
       EXPECT_NE(help.find("--help"), std::string::npos);
-      for (const CLI::Option* option : parser->get_options())
-        EXPECT_FALSE(option->get_description().empty()) << option->get_name();
+      for (const OptionDescription& option : parser->options())
+        EXPECT_FALSE(option.help.empty()) << option.names[0];
       // Descriptions wrap; choices in the left column and examples may be longer.
       const std::string head = help.substr(0, help.find("\n\n"));
       EXPECT_LE(head.find('\n') == std::string::npos ? head.size() : head.find('\n'), 80u);

@@ -1,9 +1,10 @@
-#include "cli/option_values.h"
+#include "cli/parse_values.h"
 
 #include <gtest/gtest.h>
 
 #include <tensorsharp/error.hpp>
 
+#include "cli/option_parser.h"
 #include "cli/sampling_options.h"
 
 namespace ts::cli {
@@ -35,11 +36,10 @@ TEST(OptionValues, TokenIds) {
 }
 
 TEST(SamplingArguments, OverrideTheRecommendation) {
-  CLI::App app;
+  OptionParser parser("test", "", "");
   SamplingArguments arguments;
-  arguments.add(app);
-  std::vector<std::string> line = {"top_p,temp", "--samplers", "7", "--seed", "0.9", "--top-p"};
-  app.parse(line);
+  arguments.add(parser);
+  parser.parse({"--top-p", "0.9", "--seed", "7", "--samplers", "top_p,temp"});
   SamplingOptions recommended;
   recommended.top_k = 20;
   const SamplingOptions options = arguments.apply(recommended);
@@ -50,21 +50,19 @@ TEST(SamplingArguments, OverrideTheRecommendation) {
 }
 
 TEST(SamplingArguments, AskingForTypicalPutsTheStepIn) {
-  CLI::App app;
+  OptionParser parser("test", "", "");
   SamplingArguments arguments;
-  arguments.add(app);
-  std::vector<std::string> line = {"0.5", "--typical-p"};
-  app.parse(line);
+  arguments.add(parser);
+  parser.parse({"--typical-p", "0.5"});
   const SamplingOptions options = arguments.apply({});
   EXPECT_NE(std::find(options.order.begin(), options.order.end(), "typical"), options.order.end());
 }
 
 TEST(SamplingArguments, AnEmptyListAndMinusOneAreLegal) {
-  CLI::App app;
+  OptionParser parser("test", "", "");
   SamplingArguments arguments;
-  arguments.add(app);
-  std::vector<std::string> line = {"-1", "--seed", "", "--samplers"};
-  app.parse(line);
+  arguments.add(parser);
+  parser.parse({"--samplers", "", "--seed", "-1"});
   EXPECT_TRUE(arguments.order && arguments.order->empty());
   EXPECT_FALSE(arguments.seed);
 }
