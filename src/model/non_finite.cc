@@ -47,6 +47,7 @@ std::optional<std::string> find_non_finite_activation(const Model& model, Backen
                                                       KvType kv_type) {
   std::optional<std::string> found;
   int64_t first_position = 0;
+  std::vector<float> logits(static_cast<size_t>(model.config().n_vocab));
   const ForwardProbe probe = [&](std::string_view name, Mat rows) {
     for (int64_t r = 0; r < rows.rows && !found; ++r) {
       const std::span<const float> row(rows.row(r), static_cast<size_t>(rows.cols));
@@ -63,8 +64,13 @@ std::optional<std::string> find_non_finite_activation(const Model& model, Backen
     ForwardRequest request;
     request.ids = ids.subspan(begin, std::min(static_cast<size_t>(chunk), ids.size() - begin));
     request.probe = &probe;
+    request.logits = logits;
     first_position = static_cast<int64_t>(begin);
-    model.forward(request, state, workspace);
+    try {
+      model.forward(request, state, workspace);
+    } catch (const NonFiniteLogits&) {
+      break;  // the probe has seen them
+    }
   }
   return found;
 }

@@ -17,8 +17,8 @@ uint64_t kv_bytes_per_position(const KvShape& shape, KvType type) noexcept {
       return n * 4;
     case KvType::kF16:
       return n * 2;
-    case KvType::kQ8:
-      return n + n / 8;  // int8 and one f32 scale per 32 values, at most
+    case KvType::kQ8:  // int8 and one f32 scale per 32 values of a head
+      return n + static_cast<uint64_t>(2 * shape.n_kv_heads * ((shape.head_dim + 31) / 32 * 4));
   }
   return n * 4;
 }

@@ -33,26 +33,25 @@ TensorLoader::TensorLoader(std::shared_ptr<const GgufFile> file, Backend* backen
     : file_(std::move(file)), backend_(backend), progress_(progress) {}
 
 const TensorEntry& TensorLoader::require(const std::string& name, int64_t ne0, int64_t ne1) {
-  const std::string source = file_->path().string();
   const TensorEntry* entry = file_->find(name);
   if (entry == nullptr)
     throw FormatError(
         fmt::format("{}: tensor {} is missing; the file is incomplete or its architecture key is "
                     "wrong",
-                    source, name));
+                    source(), name));
   const Shape expected = ne1 == 1 ? Shape{ne0} : Shape{ne0, ne1};
   if (!(entry->shape == expected))
     throw FormatError(
-        fmt::format("{}: tensor {} has shape {}, expected {} from the hyper-parameters", source,
+        fmt::format("{}: tensor {} has shape {}, expected {} from the hyper-parameters", source(),
                     name, entry->shape.to_string(), expected.to_string()));
-  const Codec& codec = require_codec(entry->type, fmt::format("{}: tensor {}", source, name));
+  const Codec& codec = require_codec(entry->type, fmt::format("{}: tensor {}", source(), name));
   const auto bytes = tensor_bytes(codec, entry->shape);
   if (!bytes)
     throw FormatError(
         fmt::format("{}: tensor {} of type {} has rows of {} values, expected a multiple of {}",
-                    source, name, codec.name, ne0, codec.block_elems));
+                    source(), name, codec.name, ne0, codec.block_elems));
   if (entry->data.size() != *bytes)
-    throw FormatError(fmt::format("{}: tensor {} has {} bytes of data, expected {}", source, name,
+    throw FormatError(fmt::format("{}: tensor {} has {} bytes of data, expected {}", source(), name,
                                   entry->data.size(), *bytes));
   if (declared_.insert(name).second) used_.push_back(name);
   return *entry;
@@ -66,7 +65,7 @@ std::shared_ptr<const Weight> TensorLoader::matrix(const std::string& name, int6
     throw Unsupported(
         fmt::format("{}: tensor {} has type {}, expected f32, f16, bf16 or a "
                     "quantized type",
-                    file_->path().string(), name, codec.name));
+                    source(), name, codec.name));
   matrix_bytes_ += entry.data.size();
   if (progress_ != nullptr) (*progress_)("loading weights", used_.size(), file_->tensors().size());
   if (backend_ == nullptr) return nullptr;
@@ -78,8 +77,8 @@ std::shared_ptr<const Weight> TensorLoader::matrix(const std::string& name, int6
 std::vector<float> TensorLoader::vector(const std::string& name, int64_t size) {
   const TensorEntry& entry = require(name, size, 1);
   if (!is_float_type(entry.type))
-    throw Unsupported(fmt::format("{}: tensor {} has type {}, expected f32, f16 or bf16",
-                                  file_->path().string(), name, type_name(entry.type)));
+    throw Unsupported(fmt::format("{}: tensor {} has type {}, expected f32, f16 or bf16", source(),
+                                  name, type_name(entry.type)));
   vector_bytes_ += static_cast<uint64_t>(size) * sizeof(float);
   if (backend_ == nullptr) return {};
   std::vector<float> values(static_cast<size_t>(size));
@@ -89,7 +88,7 @@ std::vector<float> TensorLoader::vector(const std::string& name, int64_t size) {
   if (bad != values.end())
     throw FormatError(fmt::format(
         "{}: tensor {} holds {} at index {}; the file is damaged, download or convert it again",
-        file_->path().string(), name, *bad, bad - values.begin()));
+        source(), name, *bad, bad - values.begin()));
   return values;
 }
 
@@ -116,7 +115,7 @@ void TensorLoader::finish() const {
     throw Unsupported(
         fmt::format("{}: tensor {} {} is not part of architecture {}; a run without it would be "
                     "wrong",
-                    file_->path().string(), quote_text(entry.name), entry.shape.to_string(),
+                    source(), quote_text(entry.name), entry.shape.to_string(),
                     file_->metadata().get_string("general.architecture").value_or("?")));
   }
 }

@@ -29,6 +29,8 @@ class TensorLoader {
   TensorLoader(std::shared_ptr<const GgufFile> file, Backend* backend,
                const Progress* progress = nullptr);
 
+  /// The file, for messages.
+  std::string source() const { return file_->path().string(); }
   bool has(std::string_view name) const { return file_->find(name) != nullptr; }
 
   /// "<name>.weight" {n_in, n_out}, and "<name>.bias" {n_out} as `bias` says.

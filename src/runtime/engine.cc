@@ -294,6 +294,7 @@ std::vector<int32_t> EngineImpl::tokenize_chat(std::span<const ChatMessage> mess
 }
 
 void EngineImpl::explain_non_finite(std::span<const int32_t> ids, const std::string& what) const {
+  log_info("looking for the tensor that makes the logits non-finite");
   auto cause = find_non_finite_weight(*file_, *model_);
   if (!cause && !ids.empty()) cause = find_non_finite_activation(*model_, *backend_, ids, kv_type_);
   throw FormatError(fmt::format(

@@ -19,8 +19,9 @@ void DenseModel::load_layers(TensorLoader& loader) {
   const auto factors = loader.optional_vector("rope_freqs.weight", config_.rope.n_rot / 2);
   if (std::any_of(factors.begin(), factors.end(), [](float f) { return !(f > 0); }))
     throw FormatError(
-        "tensor rope_freqs.weight holds a value that is not positive; the file is "
-        "damaged, download or convert it again");
+        fmt::format("{}: tensor rope_freqs.weight holds a value that is not positive; "
+                    "the file is damaged, download or convert it again",
+                    loader.source()));
   rope_ = make_rope(config_.rope, factors);
   for (int64_t i = 0; i < config_.n_layers; ++i) {
     const LayerShape& shape = config_.layers[static_cast<size_t>(i)];

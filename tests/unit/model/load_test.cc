@@ -286,6 +286,20 @@ TEST_F(Load, NonFiniteNormIsNamed) {
   EXPECT_NE(outcome.message.find("index 7"), std::string::npos) << outcome.message;
 }
 
+TEST_F(Load, FrequencyFactorsMustBePositive) {
+  TinyModel m = small();
+  m.edit_tensors = [](std::vector<TinyTensor>& t) {
+    t.push_back({"rope_freqs.weight", TypeId::kF32, Shape{16}, std::vector<float>(16, 0.0F)});
+  };
+  const auto path = directory_.path() / "m.gguf";
+  test::write_tiny_model(m, path);
+  CpuBackendOptions options;
+  options.n_threads = 1;
+  const Outcome outcome = attempt(path, make_cpu_backend(options).get());
+  EXPECT_EQ(outcome.kind, "format_error");
+  EXPECT_NE(outcome.message.find("m.gguf: tensor rope_freqs.weight"), std::string::npos);
+}
+
 TEST_F(Load, TernaryFileWithoutRotationKeysGivesOneWarning) {
   TinyModel m = small();
   m.d_model = m.d_ff = 128;

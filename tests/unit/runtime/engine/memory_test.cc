@@ -6,6 +6,7 @@
 
 #include <tensorsharp/engine.hpp>
 
+#include "backend/cpu/cpu_backend.h"
 #include "format/gguf.h"
 #include "model/model.h"
 #include "runtime/memory_limits.h"
@@ -108,6 +109,17 @@ TEST_F(Plan, CountsWhatIsNeeded) {
   EXPECT_EQ(p.total_bytes, sum);
   options.kv = KvCacheType::kF32;
   EXPECT_EQ(item(plan(options, UINT64_MAX), "KV cache"), 2 * item(p, "KV cache"));
+  // The plan is what the backend then allocates.
+  CpuBackendOptions one_thread;
+  one_thread.n_threads = 1;
+  const auto backend = make_cpu_backend(one_thread);
+  for (const int64_t head_dim : {8, 64, 80}) {
+    for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kQ8}) {
+      const KvShape shape{100, 3, head_dim};
+      EXPECT_EQ(backend->make_kv_cache(shape, type)->bytes(),
+                100 * kv_bytes_per_position(shape, type));
+    }
+  }
 }
 
 TEST_F(Plan, DefaultContextIsTheModelsOr8192) {

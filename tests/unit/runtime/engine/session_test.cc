@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -388,23 +389,25 @@ TEST_F(SessionTest, NonFiniteWeightIsNamed) {
       message([&] { session->generate(prompt(4), greedy(3)); }).starts_with("format_error"));
 }
 
-TEST_F(SessionTest, OverflowingActivationIsNamed) {
-  TinyModel m;
-  m.edit_tensors = [](std::vector<test::TinyTensor>& tensors) {
-    for (auto& t : tensors) {
-      if (t.name == "blk.1.ffn_gate.weight" || t.name == "blk.1.ffn_up.weight") {
-        for (float& v : t.values)
-          v = 3e37F;
+TEST_F(SessionTest, OverflowingResultIsNamed) {
+  for (const auto& [tensor, expected] :
+       {std::pair<std::string, std::string>{"blk.1.ffn_gate.weight", "blk.1.ffn_gate"},
+        {"blk.0.attn_v.weight", "blk.0.attn_v"},
+        {"output.weight", "logits"}}) {
+    TinyModel m;
+    m.edit_tensors = [&, name = tensor](std::vector<test::TinyTensor>& tensors) {
+      for (auto& t : tensors) {
+        if (t.name == name) std::fill(t.values.begin(), t.values.end(), 3e38F);
       }
-    }
-  };
-  LoadOptions options;
-  options.exact = true;
-  const auto session = load(m, options)->new_session();
-  std::vector<float> logits(300);
-  const std::string text = message([&] { session->eval(prompt(4), logits); });
-  EXPECT_TRUE(text.starts_with("format_error")) << text;
-  EXPECT_NE(text.find("blk.1.ffn_"), std::string::npos) << text;
+    };
+    LoadOptions options;
+    options.exact = true;
+    const auto session = load(m, options)->new_session();
+    std::vector<float> logits(300);
+    const std::string text = message([&] { session->eval(prompt(4), logits); });
+    EXPECT_TRUE(text.starts_with("format_error")) << text;
+    EXPECT_NE(text.find("of " + expected + " "), std::string::npos) << text;
+  }
 }
 
 TEST_F(SessionTest, SessionsOfOneEngineRunAtTheSameTime) {
