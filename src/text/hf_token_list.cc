@@ -16,7 +16,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kMaxTokens = int64_t{1} << 24;
+// Ten times the largest vocabularies; a stray id in a small file must not cost gigabytes.
+constexpr int64_t kMaxTokens = int64_t{1} << 22;
 constexpr float kAddedScore = -1000.0f;
 constexpr float kPaddingScore = -10000.0f;
 constexpr float kUnmergedScore = -1e6f;
