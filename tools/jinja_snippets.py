@@ -74,6 +74,8 @@ SNIPPETS = [
     "{{ 'hello world foo'|truncate(9) }} {{ 'hello world foo'|truncate(9, true) }} {{ 'hello world'|truncate(9) }} {{ 'hello world foo bar'|truncate(12, end='~', leeway=0) }} {{ u|truncate(5, true, '', 0) }}",
     "{{ 'a b/c?d=é&x'|urlencode }} {{ {'a b': 1, 'c': '/'}|urlencode }}", "{{ '<a href=\"x\">\\'&'|e }}", "{{ 'a bc  d_e-f'|wordcount }}", "{% for k, g in ld|groupby('k') %}{{ k }}:{{ g|map(attribute='v')|join }} {% endfor %}",
     "{{ d|dictsort }} {{ {'b':1,'A':2,'a':0}|dictsort(true) }} {{ {'b':1,'a':2}|dictsort(by='value', reverse=true) }}", "{{ l|batch(2)|list }} {{ l|batch(2, 'x')|list }}", "{{ s|safe }}|{{ 5|safe }}", "{{ s|nope }}", "{{ s|trim(1) }}", "{{ s|upper(1) }}", "{{ s|replace('a') }}", "{{ -1|abs }} {{ -n|abs }}", "{{ 'a'|upper ~ 'b'|upper }}", "{{ 'x'|default('y')|upper }}", "{{ l|map('string')|map('length')|sum }}", "{{ d|attr('zz') }}|",
+    "{{ none|map('upper')|list }} {{ 0|select|list }} {{ none|selectattr('k')|list }} {{ missing|rejectattr('k')|list }}", "{{ 5|map('upper')|list }}",
+    "{{ '1' % [1, 2] }}", "{{ '%s' % [1, 2] }}", "{{ '%(b)s' % d }}",
     # Tests.
     "{{ 1 is number }} {{ true is number }} {{ 1.0 is float }} {{ 1 is integer }} {{ true is integer }} {{ true is boolean }} {{ 1 is boolean }} {{ 'a' is number }}",
     "{{ 'a' is string }} {{ 'a' is iterable }} {{ 'a' is sequence }} {{ d is mapping }} {{ l is mapping }} {{ d is iterable }} {{ d is sequence }} {{ n is iterable }} {{ none is none }} {{ n is sequence }} {{ (1,) is sequence }}",

@@ -365,6 +365,7 @@ Value Interpreter::item(const Value& object, const Value& key) {
           fmt::format("'{}' object has no element {}", type_name(object), key.as_int()));
     if (object.is_sequence()) return object.list().items[static_cast<size_t>(i)];
     const Text& text = object.text();
+    charge_bytes(2 * text.size());
     const size_t begin = char_offset(text.view(), static_cast<size_t>(i));
     size_t end = begin;
     next_char(text.view(), end);

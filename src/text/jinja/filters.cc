@@ -489,11 +489,16 @@ Value groupby_filter(In in, const Value& v, Arguments& args) {
   return in.list(std::move(groups));
 }
 
+/// Like Jinja, these take whatever is false (none, 0) for an empty sequence.
+std::vector<Value> items_or_none(In in, const Value& v) {
+  return in.truthy(v) ? in.iterate(v) : std::vector<Value>();
+}
+
 Value map_filter(In in, const Value& v, Arguments& args) {
   std::vector<Value> result;
   if (args.positional.empty()) {
     const auto a = bind(in, "map", args, {"attribute", "default"}, 1);
-    for (const Value& item : in.iterate(v)) {
+    for (const Value& item : items_or_none(in, v)) {
       Value value = dotted(in, item, *a[0]);
       if (value.is(Kind::kUndefined) && a[1]) value = *a[1];
       result.push_back(std::move(value));
@@ -501,7 +506,7 @@ Value map_filter(In in, const Value& v, Arguments& args) {
     return in.list(std::move(result));
   }
   const std::string name = text_argument(in, args.positional[0], "filter").bytes();
-  for (const Value& item : in.iterate(v)) {
+  for (const Value& item : items_or_none(in, v)) {
     in.charge(1);
     Arguments rest = args;
     rest.positional.erase(rest.positional.begin());
@@ -526,7 +531,7 @@ Value select_filter(In in, const Value& v, Arguments& args) {
                          args.positional.end());
   rest.named = args.named;
   std::vector<Value> kept;
-  for (const Value& item : in.iterate(v)) {
+  for (const Value& item : items_or_none(in, v)) {
     const Value value = kAttribute ? dotted(in, item, attribute) : item;
     if ((test.empty() ? in.truthy(value) : in.test(test, value, rest)) == kKeep)
       kept.push_back(item);

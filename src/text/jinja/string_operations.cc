@@ -417,7 +417,9 @@ Text percent_format(Interpreter& in, const Text& format, const Value& values) {
     in.budget().reserve(out.heap_bytes() + piece.heap_bytes());
     out.append(piece);
   }
-  if (used < (many ? values.list().items.size() : values.is(Kind::kDict) ? 0 : 1))
+  if (used < (many                                               ? values.list().items.size()
+              : values.is(Kind::kDict) || values.is(Kind::kList) ? 0
+                                                                 : 1))
     in.fail("% format: not all arguments were used");
   return out;
 }
