@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <span>
 #include <string>
 #include <system_error>
@@ -54,13 +55,17 @@ std::optional<KnownBandwidth> read_bandwidth(int n_threads) {
     if (found != known.end() && found->is_number() && found->get<double>() > 0)
       return KnownBandwidth{found->get<double>(), true};
   }
+  // A brief figure is not kept: whatever else the machine does at the moment is in it.
+  static std::map<int, double> measured;
+  if (const auto found = measured.find(n_threads); found != measured.end())
+    return KnownBandwidth{found->second, false};
   try {
     BandwidthMeter meter(n_threads, kBriefBytes);
     std::array<double, 3> rates{};
     for (double& rate : rates)
       rate = meter.pass();
     std::sort(rates.begin(), rates.end());
-    keep_read_bandwidth({{n_threads, rates[1]}});
+    measured[n_threads] = rates[1];
     return KnownBandwidth{rates[1], false};
   } catch (const ResourceExhausted&) {
     return std::nullopt;

@@ -14,8 +14,8 @@ struct KnownBandwidth {
   bool from_cache = false;  ///< false = a brief measurement just now
 };
 
-/// Of this many threads: the kept figure, else a brief measurement (some 200 ms), which is kept.
-/// Nothing when memory for it is short.
+/// Of this many threads: the kept figure, else a brief measurement (some 200 ms, once per process).
+/// Nothing when memory for it is short. Not thread-safe.
 std::optional<KnownBandwidth> read_bandwidth(int n_threads);
 
 /// Keeps (threads, bytes per second) pairs for this machine. A cache that cannot be written is no

@@ -30,6 +30,11 @@ def read_npy(path):
     return [values[i * columns:(i + 1) * columns] for i in range(rows)]
 
 
+def nll(row, target):
+    largest = max(row)
+    return math.log(sum(math.exp(v - largest) for v in row)) - (row[target] - largest)
+
+
 class Perplexity(Case):
     def test_documents_have_the_reference_figure(self):
         result = self.expect_success(perplexity(
@@ -59,9 +64,7 @@ class Perplexity(Case):
                                     "--all", "--out", out))
             rows = read_npy(out)
             for j in range(context // 2, context - 1):
-                largest = max(rows[j])
-                total = sum(math.exp(v - largest) for v in rows[j])
-                nlls.append(math.log(total) - (rows[j][window[j + 1]] - largest))
+                nlls.append(nll(rows[j], window[j + 1]))
         mean = sum(nlls) / len(nlls)
         self.assertEqual(result["n_tokens"], len(nlls))
         self.assertAlmostEqual(result["perplexity"], math.exp(mean), delta=1e-4 * math.exp(mean))
@@ -88,15 +91,28 @@ class Perplexity(Case):
         for word in ("perplexity", "bits per byte", result["data_sha256"], "window 128", "kernels"):
             self.assertIn(word, text.text)
 
-    def test_sliding_windows_see_more_context(self):
+    def test_sliding_windows_agree_with_logits_scored_by_hand(self):
         short = self.folder / "short.txt"
-        short.write_text(STORIES.read_text()[:3000])
-        chunks = perplexity("--data", short, "--ctx", "64", "--json").json()
-        sliding = self.expect_success(perplexity("--data", short, "--ctx", "64", "--stride", "16",
-                                                 "--json")).json()
-        self.assertEqual(sliding["n_tokens"], sliding["data_tokens"])
-        self.assertEqual((sliding["mode"], sliding["stride"]), ("sliding", 16))
-        self.assertLess(sliding["perplexity"], chunks["perplexity"])
+        short.write_text(STORIES.read_text()[:300])
+        context, stride = 48, 20
+        result = self.expect_success(perplexity("--data", short, "--ctx", str(context), "--stride",
+                                                str(stride), "--json")).json()
+        self.assertEqual((result["mode"], result["stride"]), ("sliding", stride))
+        ids = run("tokenize", MODEL, "--no-bos", "--json", "-f", short).json()["ids"]
+        nlls, scored, begin = [], 0, 0
+        while scored < len(ids):
+            window = [1] + ids[begin:begin + context - 1]
+            out = self.folder / f"{begin}.npy"
+            self.expect_success(run("eval", "logits", MODEL, "--tokens", ",".join(map(str, window)),
+                                    "--all", "--out", out))
+            rows = read_npy(out)
+            nlls += [nll(rows[j], window[j + 1]) for j in range(scored - begin, len(window) - 1)]
+            scored = begin + len(window) - 1
+            begin += stride
+        self.assertEqual(result["n_tokens"], len(ids))
+        self.assertEqual(len(nlls), len(ids))
+        expected = math.exp(sum(nlls) / len(nlls))
+        self.assertAlmostEqual(result["perplexity"], expected, delta=1e-4 * expected)
         self.expect_failure(perplexity("--data", short, "--ctx", "64", "--stride", "64"), 2, "stride")
 
     def test_expected_sha(self):

@@ -82,22 +82,28 @@ class Inspect(Case):
                          data[place["offset"]:place["offset"] + 12].hex())
         self.expect_failure(run("inspect", MODEL, "--hex", "no.such"), 2, "no.such")
 
-    def test_control_characters_in_names_do_not_reach_the_terminal(self):
+    def changed(self, text: bytes, replacement: bytes) -> str:
+        """A copy of the model with the first occurrence of a text replaced by one as long."""
         file = model()
-        at = bytes(file.data).index(b"blk.0.attn_q.weight")
-        file.data[at:at + 4] = b"\x1b[2J"
-        path = file.write(self.folder / "escape.gguf")
-        outcome = run("inspect", path)
-        self.assertNotIn(b"\x1b", outcome.stdout)
-        self.assertIn("\\x1b[2J", outcome.text)
+        at = bytes(file.data).index(text)
+        file.data[at:at + len(replacement)] = replacement
+        return file.write(self.folder / "changed.gguf")
+
+    def test_control_characters_do_not_reach_the_terminal(self):
+        outcome = run("inspect", self.changed(b"stories260K", b"\x1b[2Jies\x9b\x07"))
+        self.assertNotRegex(outcome.stdout, b"[\x00-\x09\x0b-\x1f\x7f]")
+        self.assertIn("\\x1b[2Jies", outcome.text)
+        outcome = run("inspect", self.changed(b"blk.0.attn_q.weight", b"\x1b[2J"))
+        self.assertEqual(outcome.status, 3)
+        self.assertNotIn("\x1b", outcome.stderr)
+        outcome = run("inspect", "/no/such/\x1b[2J")
+        self.assertNotIn("\x1b", outcome.stderr)
 
     def test_invalid_utf8_gives_valid_json(self):
-        file = model()
-        at = bytes(file.data).index(b"blk.0.attn_q.weight")
-        file.data[at:at + 4] = b"\xff\xfe\xc3("
-        path = file.write(self.folder / "bytes.gguf")
-        names = [t["name"] for t in run("inspect", path, "--json").json()["tensors"]]
-        self.assertTrue(any("\ufffd" in name for name in names))
+        path = self.changed(b"stories260K", b"\xff\xfe\xc3(")
+        self.assertIn("\ufffd", run("inspect", path, "--json").json()["name"])
+        run("verify", path, "--json").json()
+        run("run", path, "-p", "x", "-n", "1", "--json").json()
 
 
 class Verify(Case):

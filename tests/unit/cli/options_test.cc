@@ -1,10 +1,9 @@
-#include "cli/parse_values.h"
-
 #include <gtest/gtest.h>
 
 #include <tensorsharp/error.hpp>
 
 #include "cli/option_parser.h"
+#include "cli/parse_values.h"
 #include "cli/sampling_options.h"
 
 namespace ts::cli {
