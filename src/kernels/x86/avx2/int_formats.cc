@@ -8,6 +8,10 @@
 // 64 and 128 (codes <= 3) add up to four of 762; signed bytes go through |w| * sign(a, w), at most
 // 32512.
 // Preconditions: those of kernel_table.h; any alignment; nothing is read outside the rows.
+// Measured (AMD EPYC Zen 3, g++ 12, 2026-11-30, `kernel_cycles_bench avx2 1536`, data in cache),
+// cycles per 32 weights, direct product: Q4_0 2.1, Q4_1 2.7, Q5_0 3.0, Q8_0 2.0, Q4_K 2.7,
+// Q6_K 2.5, TQ2_0 1.4, PQ2_0 1.6, PTQ1_0 3.0. At 3 GHz that is 24 GB/s of Q4_1, 16 of PQ2_0 and 7
+// of PTQ1_0 per core; the reference needs 36 to 126 cycles.
 #include <immintrin.h>
 
 #include "kernels/x86/avx2/avx2_kernels.h"

@@ -69,24 +69,25 @@ inline __m256i eight_groups(const uint8_t* w, const int8_t* a) {
   }
 }
 
-/// The last `n` < 8 groups of 32 or more elements.
+/// The last `n` groups of 32 or more elements, 1 to 7: as eight with zeros for the rest (n is the
+/// same for all rows, so the branches are predicted).
 template <int Group, bool Signed>
 inline __m256i last_groups(const uint8_t* w, const int8_t* a, size_t n) {
-  alignas(32) int32_t sums[8] = {};
-  for (size_t i = 0; i < n; ++i) {
-    __m256i lanes = _mm256_setzero_si256();
-    for (size_t j = 0; j < Group; j += 32) {
+  const __m256i zero = _mm256_setzero_si256();
+  const auto lanes = [&](size_t i) {
+    __m256i sum = zero;
+    for (size_t j = 0; i < n && j < Group; j += 32) {
       __m256i codes = load32(w + i * Group + j);
       if constexpr (Signed)
         codes = _mm256_xor_si256(codes, _mm256_set1_epi8(static_cast<char>(-128)));
-      lanes = _mm256_dpbusd_epi32(lanes, codes, load32(a + i * Group + j));
+      sum = _mm256_dpbusd_epi32(sum, codes, load32(a + i * Group + j));
     }
-    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(lanes), _mm256_extracti128_si256(lanes, 1));
-    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4E));
-    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xB1));
-    sums[i] = _mm_cvtsi128_si32(s);
-  }
-  return load32(sums);
+    return sum;
+  };
+  const __m256i abcd = quad(pair(lanes(0), lanes(1)), n > 2 ? pair(lanes(2), lanes(3)) : zero);
+  const __m256i efgh =
+      n > 4 ? quad(pair(lanes(4), lanes(5)), n > 6 ? pair(lanes(6), zero) : zero) : zero;
+  return octet(abcd, efgh);
 }
 
 template <int Group, bool Signed, bool HasMin>
@@ -95,39 +96,45 @@ void tile_kernel(const IntFormatInfo* format, const WeightTile* tile, const ActR
   const size_t n_groups = tile->k / Group;
   const size_t n_mins = HasMin ? tile->k / format->min_group : 0;
   const __m256i offset = _mm256_set1_epi32(Signed ? 128 : format->offset);
-  for (size_t m = 0; m < n_act; ++m) {
-    const int8_t* q = act[m].q;
-    const float* a_scale = Group == 16 ? act[m].scale16 : act[m].scale;
-    const int32_t* isum = Group == 16 ? act[m].isum16 : act[m].isum;
-    const float* fsum = HasMin && format->min_group == 16 ? act[m].fsum16 : act[m].fsum;
+  // A block of activation rows stays in the first-level cache while the weight rows pass by.
+  constexpr size_t kBlockBytes = 16384;
+  const size_t block = tile->k < kBlockBytes ? kBlockBytes / tile->k : 1;
+  for (size_t first = 0; first < n_act; first += block) {
+    const size_t last = first + block < n_act ? first + block : n_act;
     for (size_t r = 0; r < tile->n_rows; ++r) {
       const uint8_t* codes = tile->codes + r * tile->code_stride;
       const float* scales = tile->scales + r * tile->scale_stride;
-      __m256 acc = _mm256_setzero_ps();
-      const auto add = [&](size_t g, __m256i sums) {
-        if constexpr (!HasMin)
-          sums = _mm256_sub_epi32(sums, _mm256_mullo_epi32(offset, load32(isum + g)));
-        const __m256 factor =
-            _mm256_mul_ps(_mm256_loadu_ps(scales + g), _mm256_loadu_ps(a_scale + g));
-        acc = _mm256_add_ps(acc, _mm256_mul_ps(_mm256_cvtepi32_ps(sums), factor));
-      };
-      size_t g = 0;
-      for (; g + 8 <= n_groups; g += 8)
-        add(g, eight_groups<Group, Signed>(codes + g * Group, q + g * Group));
-      if constexpr (Group != 16) {  // blocks of 256 have whole octets of 16-element groups
-        if (g < n_groups)
-          add(g, last_groups<Group, Signed>(codes + g * Group, q + g * Group, n_groups - g));
+      for (size_t m = first; m < last; ++m) {
+        const int8_t* q = act[m].q;
+        const float* a_scale = Group == 16 ? act[m].scale16 : act[m].scale;
+        const int32_t* isum = Group == 16 ? act[m].isum16 : act[m].isum;
+        const float* fsum = HasMin && format->min_group == 16 ? act[m].fsum16 : act[m].fsum;
+        __m256 acc = _mm256_setzero_ps();
+        const auto add = [&](size_t g, __m256i sums) {
+          if constexpr (!HasMin)
+            sums = _mm256_sub_epi32(sums, _mm256_mullo_epi32(offset, load32(isum + g)));
+          const __m256 factor =
+              _mm256_mul_ps(_mm256_loadu_ps(scales + g), _mm256_loadu_ps(a_scale + g));
+          acc = _mm256_add_ps(acc, _mm256_mul_ps(_mm256_cvtepi32_ps(sums), factor));
+        };
+        size_t g = 0;
+        for (; g + 8 <= n_groups; g += 8)
+          add(g, eight_groups<Group, Signed>(codes + g * Group, q + g * Group));
+        if constexpr (Group != 16) {  // blocks of 256 have whole octets of 16-element groups
+          if (g < n_groups)
+            add(g, last_groups<Group, Signed>(codes + g * Group, q + g * Group, n_groups - g));
+        }
+        float result = tree(acc);
+        if constexpr (HasMin) {
+          const float* mins = tile->mins + r * tile->min_stride;
+          __m256 low = _mm256_setzero_ps();
+          for (size_t j = 0; j < n_mins; j += 8)  // zero-padded on both sides
+            low = _mm256_add_ps(
+                low, _mm256_mul_ps(_mm256_loadu_ps(mins + j), _mm256_loadu_ps(fsum + j)));
+          result = result + tree(low);
+        }
+        y[m * y_stride + r] = result;
       }
-      float result = tree(acc);
-      if constexpr (HasMin) {
-        const float* mins = tile->mins + r * tile->min_stride;
-        __m256 low = _mm256_setzero_ps();
-        for (size_t j = 0; j < n_mins; j += 8)  // zero-padded on both sides
-          low = _mm256_add_ps(low,
-                              _mm256_mul_ps(_mm256_loadu_ps(mins + j), _mm256_loadu_ps(fsum + j)));
-        result = result + tree(low);
-      }
-      y[m * y_stride + r] = result;
     }
   }
 }
