@@ -79,7 +79,8 @@ std::vector<std::pair<std::string, std::string>> long_texts() {
 }
 
 void expect_fast(const Tokenizer& tokenizer, const std::string& label) {
-  for (const auto& [name, text] : long_texts()) {
+  for (const auto& named : long_texts()) {
+    const std::string &name = named.first, &text = named.second;
     on_small_stack([&] {
       const double begin = thread_seconds();
       const auto ids = tokenizer.encode(text, {.parse_special = true});
