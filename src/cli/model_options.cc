@@ -83,6 +83,10 @@ std::shared_ptr<const Engine> ModelOptions::load(Console& console, LoadOptions o
   if (progress.report) options.progress = progress.report;
   auto engine = Engine::load(path, options);
   console.clear_progress();
+  if (engine->info().isa == "ref")
+    console.warn(
+        "plain code computes this model, slowly: the CPU has no vector instructions that this "
+        "program knows, or --isa or TENSORSHARP_ISA asks for it");
   return engine;
 }
 

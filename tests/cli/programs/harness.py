@@ -17,7 +17,9 @@ TS_CLI = os.environ["TS_CLI_PROGRAM"]
 TESTDATA = pathlib.Path(os.environ["TS_TESTDATA"])
 MODEL = str(TESTDATA / "stories260k.gguf")
 # Words that start a foreign program (a cross build under emulation).
-EMULATOR = [word for word in os.environ.get("TS_EMULATOR", "").split(";") if word]
+EMULATOR = [word for word in os.environ.get("TS_EMULATOR", "").split("|") if word]
+# Sanitizers and emulators reserve address space of their own and handle faults themselves.
+NATIVE = not EMULATOR and not os.environ.get("TS_SANITIZER")
 
 
 @dataclasses.dataclass

@@ -3,11 +3,10 @@
 import json
 import os
 import pathlib
-import re
 import struct
 import unittest
 
-from harness import MODEL, TESTDATA, TS_CLI, Case, model, run
+from harness import MODEL, NATIVE, TESTDATA, TS_CLI, Case, model, run
 
 LOADERS = {"run": ["-p", "x", "-n", "1"], "plan": [], "inspect": [], "verify": [],
            "tokenize": ["x"], "bench": []}
@@ -243,6 +242,7 @@ class BadInput(Case):
         self.expect_failure(run("run", MODEL, "-p", "x", "-n", "1", "--ctx", "1000000000"), 5,
                             "context")
 
+    @unittest.skipUnless(NATIVE, "the address space is not the program's own")
     def test_little_address_space(self):
         # Too little even to start: the loader of the system speaks.
         outcome = run("inspect", MODEL, address_space=1 << 20)

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import unittest
 
-from harness import MODEL, TESTDATA, Case, interrupt_after_output, run, start
+from harness import MODEL, NATIVE, TESTDATA, Case, interrupt_after_output, run, start
 
 KEYS = {"text": str, "token_ids": list, "stop_reason": str, "prompt_tokens": int,
         "generated_tokens": int, "prompt_seconds": float, "generate_seconds": float,
@@ -157,6 +157,23 @@ class Run(Case):
         self.assertEqual(process.wait(timeout=60), 141)
         self.assertEqual(process.stderr.read(), b"")
         process.stderr.close()
+
+    @unittest.skipUnless(NATIVE, "faults are not the program's own to handle")
+    def test_last_words_after_a_fault(self):
+        for fault, status, word in ((signal.SIGSEGV, -signal.SIGSEGV, "TENSORSHARP_ISA"),
+                                    (signal.SIGILL, -signal.SIGILL, "--isa ref"),
+                                    (signal.SIGBUS, 3, "memory-mapped file")):
+            process = start("run", MODEL, "--raw", "-p", "Once upon a time", "--ignore-eos",
+                            "--ctx", "400000", "--kv", "q8")
+            process.stdout.read(10)
+            process.send_signal(fault)
+            _, errors = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, status)
+            self.assertIn(word, errors.decode())
+
+    def test_plain_kernels_are_announced(self):
+        outcome = run("run", MODEL, "-p", "x", "-n", "1", "--isa", "ref")
+        self.assertIn("warning: plain code", outcome.stderr)
 
     def test_termination_request(self):
         process = start("run", MODEL, "--raw", "-p", "Once upon a time", "--ignore-eos",

@@ -3,7 +3,7 @@
 import subprocess
 import unittest
 
-from harness import MODEL, TENSORSHARP, TS_CLI, Case, run, start
+from harness import MODEL, TENSORSHARP, TS_CLI, Case, command, run, start
 
 COMMANDS = ["run", "plan", "inspect", "verify", "eval perplexity", "eval logits", "bench",
             "convert", "tokenize", "completion"]
@@ -21,12 +21,12 @@ class Usage(Case):
 
     def test_every_command_has_help_with_examples(self):
         listed = run("--help").text
-        for command in COMMANDS:
-            self.assertIn(f"\n  {command} ", listed)
-            outcome = self.expect_success(run(*command.split(), "--help"))
-            self.assertIn("Usage: tensorsharp " + command, outcome.text)
+        for name in COMMANDS:
+            self.assertIn(f"\n  {name} ", listed)
+            outcome = self.expect_success(run(*name.split(), "--help"))
+            self.assertIn("Usage: tensorsharp " + name, outcome.text)
             self.assertIn("Examples:\n  ", outcome.text)
-            self.assertEqual(run("help", *command.split()).text, outcome.text)
+            self.assertEqual(run("help", *name.split()).text, outcome.text)
 
     def test_no_command_shows_help_and_fails(self):
         outcome = run()
@@ -123,7 +123,7 @@ class Usage(Case):
 
     def test_full_disk_is_reported(self):
         with open("/dev/full", "wb") as full:
-            done = subprocess.run([TENSORSHARP, "inspect", MODEL], stdout=full,
+            done = subprocess.run(command(TENSORSHARP, "inspect", MODEL), stdout=full,
                                   stderr=subprocess.PIPE, check=False)
         self.assertEqual(done.returncode, 5)
         self.assertIn(b"standard output", done.stderr)

@@ -69,7 +69,9 @@ TEST(Help, EveryCommandShowsItsOptionsAndExamplesWithin80Columns) {
       // Descriptions wrap; choices in the left column and examples may be longer.
       std::istringstream lines(help.substr(0, help.find("Examples:")));
       for (std::string line; std::getline(lines, line);) {
-        if (!line.starts_with("  -")) EXPECT_LE(line.size(), 80u) << line;
+        if (!line.starts_with("  -")) {
+          EXPECT_LE(line.size(), 80u) << line;
+        }
       }
     }
   }
