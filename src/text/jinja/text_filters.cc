@@ -87,7 +87,11 @@ Value format_filter(In in, const Value& v, Arguments& args) {
 Value truncate_filter(In in, const Value& v, Arguments& args) {
   const auto a = bind(in, "truncate", args, {"length", "killwords", "end", "leeway"});
   const Text text = in.to_text(v);
-  const Text end = a[2] ? in.to_text(*a[2]) : Text("...");
+  Text end;
+  if (a[2])
+    end = in.to_text(*a[2]);
+  else
+    end.append("...", false);
   const int64_t length = int_argument(in, a[0], 255, "length");
   const int64_t leeway = a[3] && !a[3]->is(Kind::kNone) ? int_argument(in, a[3], 5, "leeway") : 5;
   const auto end_size = static_cast<int64_t>(count_chars(end.view()));
@@ -183,7 +187,7 @@ Value tojson_filter(In in, const Value& v, Arguments& args) {
       if (n > 1000) in.fail("tojson: the indent is over 1000");
       style.indent = std::string(static_cast<size_t>(std::max<int64_t>(n, 0)), ' ');
     }
-    style.item_separator = ",";
+    style.item_separator.assign(1, ',');
   }
   if (a[2] && !a[2]->is(Kind::kNone)) {
     if (!a[2]->is_sequence() || a[2]->list().items.size() != 2)
