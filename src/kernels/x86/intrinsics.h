@@ -13,9 +13,20 @@
 #pragma GCC diagnostic ignored "-Wpedantic"
 #pragma GCC diagnostic ignored "-Wconversion"
 #pragma GCC diagnostic ignored "-Wshadow"
-#include <simde/x86/avx2.h>
-#include <simde/x86/avx512.h>
-#include <simde/x86/f16c.h>
+// Single headers: the emulation's complete AVX-512 header takes minutes to compile.
+#include <immintrin.h>
+#include <simde/x86/avx512/add.h>
+#include <simde/x86/avx512/cast.h>
+#include <simde/x86/avx512/dpbusd.h>
+#include <simde/x86/avx512/loadu.h>
+#include <simde/x86/avx512/permutexvar.h>
+#include <simde/x86/avx512/set.h>
+#include <simde/x86/avx512/set1.h>
+#include <simde/x86/avx512/setzero.h>
+#include <simde/x86/avx512/shuffle.h>
+#include <simde/x86/avx512/unpackhi.h>
+#include <simde/x86/avx512/unpacklo.h>
+#include <simde/x86/avx512/xor.h>
 #pragma GCC diagnostic pop
 #else
 #include <immintrin.h>

@@ -21,6 +21,10 @@ struct Case {
 
 class Emulated : public testing::TestWithParam<Case> {
  protected:
+  void SetUp() override {
+    if (!cpu_features().avx2 || !cpu_features().f16c)
+      GTEST_SKIP() << "the emulation itself uses AVX2";
+  }
   /// The reference table with only the overlay under test.
   KernelTable table() const {
     KernelTable t = select_kernels("ref").table;
