@@ -35,12 +35,36 @@ if(TENSORSHARP_ENABLE_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
 
+# Precompiled headers keep the clean build short. One set for the folders, one for the tests; a
+# target with compile options of its own sets DISABLE_PRECOMPILE_HEADERS.
+file(WRITE "${CMAKE_BINARY_DIR}/empty.cc" "")
+file(WRITE "${CMAKE_BINARY_DIR}/empty_main.cc" "int main() { return 0; }\n")
+function(ts_precompiled_headers)
+  set(common <algorithm> <array> <atomic> <cmath> <cstdint> <filesystem> <functional> <map> <memory>
+             <optional> <span> <string> <string_view> <unordered_map> <utility> <variant> <vector>
+             <fmt/format.h> <nlohmann/json.hpp>)
+  add_library(ts_library_headers STATIC "${CMAKE_BINARY_DIR}/empty.cc")
+  target_link_libraries(ts_library_headers PRIVATE ts_options fmt::fmt nlohmann_json::nlohmann_json)
+  target_precompile_headers(ts_library_headers PRIVATE ${common})
+  if(TENSORSHARP_ENABLE_TESTS)
+    add_executable(ts_test_headers "${CMAKE_BINARY_DIR}/empty_main.cc")
+    target_link_libraries(ts_test_headers PRIVATE ts_options fmt::fmt nlohmann_json::nlohmann_json
+                                                  GTest::gtest GTest::gmock)
+    target_compile_definitions(ts_test_headers PRIVATE
+                               TS_TESTDATA_DIR="${PROJECT_SOURCE_DIR}/testdata")
+    target_precompile_headers(ts_test_headers PRIVATE ${common} <fstream> <sstream>
+                              <gmock/gmock.h> <gtest/gtest.h>)
+  endif()
+endfunction()
+
 # ts_library(NAME SOURCES a.cc ... [DEPENDS ts_base ...] [LINK fmt::fmt ...])
 # One static, position-independent library per source folder. DEPENDS are folders below it.
 function(ts_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LINK" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
-  target_link_libraries(${name} PUBLIC ts_options ${ARG_DEPENDS} PRIVATE ${ARG_LINK})
+  target_link_libraries(${name} PUBLIC ts_options ${ARG_DEPENDS}
+                        PRIVATE ${ARG_LINK} fmt::fmt nlohmann_json::nlohmann_json)
+  target_precompile_headers(${name} REUSE_FROM ts_library_headers)
   set_property(GLOBAL APPEND PROPERTY TS_LIBRARIES ${name})
 endfunction()
 
@@ -50,7 +74,9 @@ function(ts_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPENDS;LINK;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ts_options ${ARG_DEPENDS} ${ARG_LINK} GTest::gtest
-                                        GTest::gmock GTest::gtest_main)
+                                        GTest::gmock GTest::gtest_main fmt::fmt
+                                        nlohmann_json::nlohmann_json)
+  target_precompile_headers(${name} REUSE_FROM ts_test_headers)
   target_compile_definitions(${name} PRIVATE TS_TESTDATA_DIR="${PROJECT_SOURCE_DIR}/testdata")
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")

@@ -17,7 +17,9 @@ using ::testing::HasSubstr;
 constexpr const char* kPattern = "456ccf456ccf456ccf456ccf456ccf455ed1515ed1515ed16cce0038";
 
 TEST(BlockCheck, CleanBlocksHaveNoFindings) {
-  std::vector<std::byte> blocks = from_hex(std::string(kPattern) + kPattern);
+  std::string pattern = kPattern;
+  pattern += kPattern;
+  const std::vector<std::byte> blocks = from_hex(pattern);
   const BlockReport report = check_blocks(codec_named("ptq1_0"), blocks);
   EXPECT_EQ(report.n_blocks, 2u);
   EXPECT_FALSE(report.has_faults());
