@@ -31,27 +31,38 @@ test-slow: test ## Runs the suites that need a real model (fetches it)
 	$(PYTHON) tools/fetch_models.py smollm2-135m >/dev/null
 	ctest --test-dir build/release --output-on-failure -L slow -j $(JOBS)
 
-test-san: ## Runs the default tests under the address and undefined-behaviour sanitizers
+# The programs that read hostile bytes or compute: what the sanitizers look at.
+SAN_TESTS := base_test thread_pool_test codec_test format_test format_compat_gguf_test jinja_test \
+             sampler_test tokenizer_test hf_tokenizer_test gguf_tokenizer_test kernels_per_isa_test \
+             backend_test model_test model_golden_test engine_test eval_test
+FUZZ_TARGETS := fuzz_gguf fuzz_safetensors fuzz_json fuzz_tokenizer_json fuzz_jinja fuzz_chat_json \
+                fuzz_hf_config
+ARM_TESTS := base_test codec_test kernels_per_isa_test backend_test model_golden_test
+empty :=
+space := $(empty) $(empty)
+one_of = $(subst $(space),|,$(strip $(1)))
+
+test-san: ## Builds with the address and undefined-behaviour sanitizers, runs the tests of SAN_TESTS
 	@scripts/install-deps.sh ci
 	cmake --preset asan -DTENSORSHARP_ENABLE_BENCH=OFF
-	cmake --build --preset asan -j $(JOBS)
-	ctest --preset asan -j $(JOBS)
+	cmake --build --preset asan -j $(JOBS) --target $(SAN_TESTS)
+	ctest --test-dir build/asan --output-on-failure -R '^($(call one_of,$(SAN_TESTS)))$$' -j $(JOBS)
 
 test-fuzz: ## Replays the fuzzing corpora under the sanitizers
 	@scripts/install-deps.sh ci
 	cmake --preset asan -DTENSORSHARP_ENABLE_BENCH=OFF
-	cmake --build --preset asan -j $(JOBS)
+	cmake --build --preset asan -j $(JOBS) --target $(FUZZ_TARGETS)
 	ctest --test-dir build/asan --output-on-failure -L fuzz -j $(JOBS)
 
-test-arm: ## Cross-builds for 64-bit ARM and runs the tests under emulation
+test-arm: ## Cross-builds for 64-bit ARM, runs the tests of ARM_TESTS under emulation
 	@scripts/install-deps.sh ci
 	cmake --preset aarch64
-	cmake --build --preset aarch64 -j $(JOBS)
-	ctest --test-dir build/aarch64 --output-on-failure -L arm -j $(JOBS)
+	cmake --build --preset aarch64 -j $(JOBS) --target $(ARM_TESTS) tensorsharp_shared
+	ctest --test-dir build/aarch64 --output-on-failure -R '^($(call one_of,$(ARM_TESTS)))$$' -j $(JOBS)
 
-test-clang: ## Builds with clang 14 (warnings are errors)
+test-clang: ## Builds the library and the programs with clang 14 (warnings are errors)
 	@scripts/install-deps.sh ci
-	cmake --preset clang -DTENSORSHARP_ENABLE_BENCH=OFF
+	cmake --preset clang -DTENSORSHARP_ENABLE_BENCH=OFF -DTENSORSHARP_ENABLE_TESTS=OFF
 	cmake --build --preset clang -j $(JOBS)
 
 check-style: ## Checks formatting, include directions and public headers

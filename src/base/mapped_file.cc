@@ -17,7 +17,8 @@ namespace ts {
 std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& path) {
   std::shared_ptr<MappedFile> file(new MappedFile());
   file->path_ = path;
-  file->fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // O_NONBLOCK: a FIFO must be refused below, not waited for.
+  file->fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file->fd_ < 0) {
     throw IoError(fmt::format("{}: cannot open: {}", path.string(), std::strerror(errno)));
   }

@@ -18,8 +18,8 @@ struct TemplateLimits {
   size_t max_source_bytes = size_t{1} << 20;
   size_t max_output_bytes = size_t{16} << 20;
   size_t max_value_bytes = size_t{32} << 20;  ///< held by the template's values at one time
-  uint64_t max_steps = 20'000'000;  ///< evaluated nodes and loop iterations
-  int max_depth = 200;              ///< nesting of expressions, macros and blocks
+  uint64_t max_steps = 20'000'000;            ///< evaluated nodes and loop iterations
+  int max_depth = 200;                        ///< nesting of expressions, macros and blocks
 };
 
 struct RenderedPrompt {

@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <tensorsharp/error.hpp>
@@ -87,6 +88,8 @@ TEST_F(FilesTest, MappedFileErrorsNameThePath) {
   };
   EXPECT_THAT(message(dir_ / "missing.gguf"), ::testing::HasSubstr("missing.gguf: cannot open"));
   EXPECT_THAT(message(dir_), ::testing::HasSubstr("not a regular file"));
+  ASSERT_EQ(::mkfifo((dir_ / "fifo").c_str(), 0600), 0);
+  EXPECT_THAT(message(dir_ / "fifo"), ::testing::HasSubstr("not a regular file"));
   { std::ofstream(dir_ / "empty"); }
   EXPECT_THAT(message(dir_ / "empty"), ::testing::HasSubstr("empty"));
 }
