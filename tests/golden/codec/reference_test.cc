@@ -13,7 +13,7 @@ namespace ts {
 namespace {
 
 std::string read_file(const std::string& name) {
-  std::ifstream in(std::string(TS_TESTDATA_DIR) + "/codec/" + name, std::ios::binary);
+  std::ifstream in(std::string(TS_TESTDATA_DIR "/codec/").append(name), std::ios::binary);
   if (!in) throw std::runtime_error("cannot open testdata/codec/" + name);
   return {std::istreambuf_iterator<char>(in), {}};
 }
