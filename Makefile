@@ -5,7 +5,7 @@ SHELL := /bin/bash
 PYTHON ?= /usr/bin/python3
 JOBS ?= $(shell nproc)
 MODEL ?= smollm2-135m
-QUESTION ?= What is the capital of France?
+QUESTION ?= What is photosynthesis?
 
 .PHONY: help demo test build test-slow test-san test-fuzz test-arm test-clang check-style install
 

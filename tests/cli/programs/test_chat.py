@@ -145,8 +145,7 @@ class Chat(Case):
         chat.type("\x1b[A\x1b[A")  # up, up: the line before /quit
         chat.wait_for(b"/set n 3")
         chat.type("\n")
-        chat.wait_for(b"> ")
-        chat.type("\x04")
+        chat.type("/quit\n")  # unlike Ctrl-D, right in whatever mode the terminal is by now
         self.assertEqual(chat.finish(), 0)
 
     def test_wide_characters(self):
