@@ -23,6 +23,8 @@ write_basic_package_version_file("${CMAKE_BINARY_DIR}/tensorsharpConfigVersion.c
 install(FILES "${CMAKE_BINARY_DIR}/tensorsharpConfig.cmake"
               "${CMAKE_BINARY_DIR}/tensorsharpConfigVersion.cmake" DESTINATION ${package_dir})
 
+# Relative, so that an installed tree can be moved.
+file(RELATIVE_PATH PKGCONFIG_TO_PREFIX "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
 configure_file("${PROJECT_SOURCE_DIR}/cmake/tensorsharp.pc.in" "${CMAKE_BINARY_DIR}/tensorsharp.pc"
                @ONLY)
 install(FILES "${CMAKE_BINARY_DIR}/tensorsharp.pc"
