@@ -19,8 +19,8 @@ class ConvertCommand : public Command {
                 "Converts a Hugging Face checkpoint directory to GGUF, or a GGUF file to other "
                 "weight types. Refuses what would lose information unless --lossy.",
                 "tensorsharp convert ./SmolLM2-135M-Instruct smollm2.gguf\n"
-                "tensorsharp convert ./checkpoint model.gguf --type q8_0 --lossy\n"
-                "tensorsharp convert ternary-ptq1_0.gguf ternary-pq2_0.gguf --type pq2_0") {}
+                "tensorsharp convert ./checkpoint model.gguf --scheme q8_0 --lossy\n"
+                "tensorsharp convert ternary-ptq1_0.gguf ternary-pq2_0.gguf --scheme pq2_0") {}
 
   void add_options(OptionParser& options) override {
     options.text("IN", input_, "", "a checkpoint directory or a .gguf file");
@@ -28,7 +28,7 @@ class ConvertCommand : public Command {
     options.text("OUT", output_, "", "the .gguf file to write");
     options.required();
     options.text(
-        "--type", options_.type, "NAME",
+        "--scheme", options_.type, "NAME",
         "type of the weight matrices: auto keeps each tensor's, else a type name such as f16, "
         "q8_0, pq2_0 (default auto)");
     options.flag("--lossy", options_.lossy, "allow values to change");

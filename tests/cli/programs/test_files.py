@@ -286,13 +286,13 @@ class Convert(Case):
 
     def test_loss_is_refused_unless_wanted(self):
         out = self.folder / "small.gguf"
-        outcome = run("convert", MODEL, out, "--type", "q8_0")
+        outcome = run("convert", MODEL, out, "--scheme", "q8_0")
         self.assertEqual(outcome.status, 4, outcome.stderr)
         self.assertEqual(list(self.folder.glob("small*")), [])
         result = self.expect_success(
-            run("convert", MODEL, out, "--type", "q8_0", "--lossy", "--json")).json()
+            run("convert", MODEL, out, "--scheme", "q8_0", "--lossy", "--json")).json()
         self.assertFalse(result["lossless"])
-        self.expect_failure(run("convert", MODEL, self.folder / "x.gguf", "--type", "q99"), 2, "q99")
+        self.expect_failure(run("convert", MODEL, self.folder / "x.gguf", "--scheme", "q99"), 2, "q99")
 
 
 if __name__ == "__main__":
