@@ -43,6 +43,11 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self.fd, text.encode())
 
+    def press(self, key: str) -> None:
+        """A control key: it means what it should once the line editor has taken the terminal."""
+        time.sleep(0.7)
+        self.type(key)
+
     def finish(self, timeout: float = 30) -> int:
         end = time.monotonic() + timeout
         while time.monotonic() < end:
@@ -101,7 +106,7 @@ class Chat(Case):
         chat.type(f"/save {path}\n")  # its own file may be replaced
         chat.wait_for(b"saved 2 messages")
         chat.wait_for(b"> ")
-        chat.type("\x04")  # Ctrl-D
+        chat.press("\x04")  # Ctrl-D
         self.assertEqual(chat.finish(), 0)
         saved = json.loads(path.read_text())
         self.assertEqual([m["role"] for m in saved["messages"]], ["user", "assistant"])
@@ -126,10 +131,10 @@ class Chat(Case):
         chat.type("/stats\n")
         chat.wait_for(b"context:")
         chat.wait_for(b"> ")
-        chat.type("\x03")
+        chat.press("\x03")
         chat.wait_for(b"Ctrl-C again")
         chat.wait_for(b"> ")
-        chat.type("\x03")
+        chat.press("\x03")
         self.assertEqual(chat.finish(), 130)
 
     def test_history_is_kept_between_runs(self):
