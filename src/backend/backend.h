@@ -63,6 +63,27 @@ struct KvShape {
   int64_t head_dim = 0;
 };
 
+/// A gated-delta-rule layer. Value head h reads key head h mod n_k_heads.
+struct RecurrentShape {
+  int64_t n_k_heads = 0;      ///< divides n_v_heads
+  int64_t n_v_heads = 0;      ///< 0 = the layer has no recurrent state
+  int64_t head_dim = 0;       ///< of keys, queries and values
+  int64_t conv_channels = 0;  ///< (2 * n_k_heads + n_v_heads) * head_dim
+  int64_t conv_kernel = 0;    ///< taps, the current token's included
+
+  friend bool operator==(const RecurrentShape&, const RecurrentShape&) = default;
+};
+
+/// What one gated-delta-rule layer remembers of a sequence, whatever its length: f32 matrices
+/// S [n_v_heads, head_dim, head_dim] and the last conv_kernel - 1 rows that entered the
+/// convolution. Zero at the beginning of a sequence. Owned by the sequence's state.
+class RecurrentState {
+ public:
+  virtual ~RecurrentState() = default;
+  virtual const RecurrentShape& shape() const = 0;
+  virtual uint64_t bytes() const = 0;
+};
+
 struct AttentionArgs {
   Mat q;    ///< [n_tokens, n_heads * head_dim], after rotary embedding
   Mat k;    ///< [n_tokens, n_kv_heads * head_dim]: stored at positions first_position...
@@ -94,6 +115,16 @@ class Backend {
   /// private to backend and type; sizes are equal for equal shapes.
   virtual std::vector<std::byte> read_kv(const KvCache& cache, int64_t begin, int64_t end) = 0;
   virtual void write_kv(KvCache& cache, int64_t begin, std::span<const std::byte> bytes) = 0;
+
+  /// All zero. InvalidArgument: a shape that is inconsistent; ResourceExhausted.
+  virtual std::unique_ptr<RecurrentState> make_recurrent_state(const RecurrentShape& shape) = 0;
+  /// Raw contents, state.bytes() long, for saving and restoring sequences. The byte layout is
+  /// private to the backend; sizes are equal for equal shapes.
+  virtual std::vector<std::byte> read_recurrent(const RecurrentState& state) = 0;
+  /// InvalidArgument unless `bytes` is state.bytes() long.
+  virtual void write_recurrent(RecurrentState& state, std::span<const std::byte> bytes) = 0;
+  /// Back to the beginning of a sequence.
+  virtual void reset_recurrent(RecurrentState& state) = 0;
 
   /// All jobs read the same rows x [n_tokens, n_cols]; one parallel region for all of them.
   virtual void linear(std::span<const LinearJob> jobs, Activation& x) = 0;

@@ -110,6 +110,9 @@ struct WeightTile {
   size_t n_rows, k;
 };
 
+/// Value elements of a head that the delta-rule kernels take at a time.
+constexpr size_t kDeltaWidth = 32;
+
 /// All functions are noexcept in effect (they cannot throw) and never null in a finished table,
 /// except int_gemv, whose absence means unpack + int_tile.
 struct KernelTable {

@@ -73,6 +73,16 @@ void DecoderModel::forward(const ForwardRequest& request, State& state,
       throw InvalidArgument(
           fmt::format("token id {} is outside the vocabulary (0 to {})", id, config_.n_vocab - 1));
   }
+  try {
+    run(request, state, workspace);
+  } catch (...) {
+    state.abandon();
+    throw;
+  }
+  state.advance(count);
+}
+
+void DecoderModel::run(const ForwardRequest& request, State& state, Workspace& workspace) const {
   Pass pass(*backend_, request, state, workspace);
   backend_->embed(*token_embedding_, request.ids, embedding_scale_, pass.x);
   pass.note("", "token_embd", pass.x);
@@ -82,7 +92,6 @@ void DecoderModel::forward(const ForwardRequest& request, State& state,
     run_layer(pass, layer);
   }
   if (!request.logits.empty()) compute_logits(pass, request, workspace);
-  state.advance(count);
 }
 
 void DecoderModel::compute_logits(const Pass& pass, const ForwardRequest& request,

@@ -74,6 +74,8 @@ class DecoderModel : public Model {
   Bias output_bias_ = Bias::kNone;
 
  private:
+  /// The pass itself; the state's length stays.
+  void run(const ForwardRequest& request, State& state, Workspace& workspace) const;
   void compute_logits(const Pass& pass, const ForwardRequest& request, Workspace& workspace) const;
 
   Backend* backend_ = nullptr;

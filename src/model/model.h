@@ -30,8 +30,7 @@ struct ForwardRequest {
   /// Empty = none are computed.
   std::span<float> logits;
   bool all_logits = false;
-  /// Polled between layers; may be null. When it is up, Cancelled is thrown and the state's length
-  /// is as before the call.
+  /// Polled between layers; may be null. When it is up, Cancelled is thrown.
   const std::atomic<bool>* cancel = nullptr;
   const ForwardProbe* probe = nullptr;  ///< may be null
 };
@@ -63,7 +62,8 @@ class Model {
   }
 
   /// Computes request.ids at positions state.length()... and advances the state.
-  /// On an error the state's length is as before.
+  /// On an error the state's length is as before, or 0 where it has recurrent layers
+  /// (State::abandon()).
   /// Errors: Cancelled; NonFiniteLogits.
   virtual void forward(const ForwardRequest& request, State& state, Workspace& workspace) const = 0;
 };

@@ -1,5 +1,6 @@
-/// What a model remembers of one sequence: the keys and values of every attention layer.
-/// One object that can be cut back, copied, saved and restored as a whole.
+/// What a model remembers of one sequence: the keys and values of every attention layer and the
+/// recurrent state of every gated-delta-rule layer. One object that can be cut back, copied, saved
+/// and restored as a whole.
 #pragma once
 
 #include <cstddef>
@@ -14,16 +15,25 @@ namespace ts {
 
 /// Everything needed to make a State; fixed per engine.
 struct StateLayout {
-  std::vector<KvShape> attention;  ///< one per layer
+  /// One per layer; n_kv_heads = 0: the layer keeps no keys and values.
+  std::vector<KvShape> attention;
+  /// Empty, or one per layer; n_v_heads = 0: the layer has no recurrent state.
+  std::vector<RecurrentShape> recurrent;
   KvType kv_type = KvType::kF16;
 
-  /// Bytes of `capacity` positions, all layers. Saturates at UINT64_MAX.
-  uint64_t bytes() const noexcept;
+  /// Bytes of `capacity` positions of keys and values, all layers. Saturates at UINT64_MAX.
+  uint64_t kv_bytes() const noexcept;
+  /// Bytes of the recurrent states, all layers. Saturates at UINT64_MAX.
+  uint64_t recurrent_bytes() const noexcept;
+  uint64_t bytes() const noexcept;  ///< their sum
+  bool has_recurrent() const noexcept;
   int64_t capacity() const noexcept { return attention.empty() ? 0 : attention[0].capacity; }
 };
 
 /// Bytes of one cached position of one layer: keys and values.
 uint64_t kv_bytes_per_position(const KvShape& shape, KvType type) noexcept;
+/// Bytes of one layer's recurrent state: matrices and convolution history. Saturates at UINT64_MAX.
+uint64_t recurrent_state_bytes(const RecurrentShape& shape) noexcept;
 
 /// Not thread-safe; one per sequence.
 class State {
@@ -35,13 +45,23 @@ class State {
   int64_t length() const noexcept { return length_; }  ///< positions held
   int64_t capacity() const noexcept { return layout_.capacity(); }
   const StateLayout& layout() const noexcept { return layout_; }
+  /// Of an attention layer.
   KvCache& cache(int64_t layer) { return *caches_[static_cast<size_t>(layer)]; }
+  /// Of a gated-delta-rule layer.
+  RecurrentState& recurrent(int64_t layer) { return *recurrent_[static_cast<size_t>(layer)]; }
 
   /// The caller has stored positions [length, length + count).
   void advance(int64_t count) { length_ += count; }
+  /// A forward pass failed half-way. Keys and values beyond the present length do no harm, but
+  /// recurrent states have moved on and cannot go back: a sequence that has any starts again from
+  /// nothing (length 0).
+  void abandon();
   /// Forgets positions from `length` on. InvalidArgument when `length` is negative or beyond the
-  /// present length.
+  /// present length, or when it is a position that recurrent states cannot go back to.
   void truncate(int64_t length);
+  /// The last position not after `length` that truncate() can go back to: `length` itself without
+  /// recurrent states, else the present length or the beginning.
+  int64_t rewind_target(int64_t length) const noexcept;
 
   /// All positions, in a byte layout private to the backend.
   std::vector<std::byte> snapshot() const;
@@ -54,7 +74,8 @@ class State {
  private:
   Backend& backend_;
   StateLayout layout_;
-  std::vector<std::unique_ptr<KvCache>> caches_;
+  std::vector<std::unique_ptr<KvCache>> caches_;            // null for other layers
+  std::vector<std::unique_ptr<RecurrentState>> recurrent_;  // null for other layers
   int64_t length_ = 0;
 };
 

@@ -77,7 +77,11 @@ void SessionImpl::append(std::span<const int32_t> ids, std::span<float> logits, 
     } catch (const NonFiniteLogits& error) {
       std::vector<int32_t> sequence = tokens_;
       sequence.insert(sequence.end(), request.ids.begin(), request.ids.end());
+      tokens_.resize(static_cast<size_t>(state_.length()));
       engine_->explain_non_finite(sequence, error.what());
+    } catch (...) {
+      tokens_.resize(static_cast<size_t>(state_.length()));  // it may have lost the sequence
+      throw;
     }
     tokens_.insert(tokens_.end(), request.ids.begin(), request.ids.end());
     done += count;
@@ -141,7 +145,7 @@ GenerateResult SessionImpl::generate(std::span<const int32_t> prompt,
   // Keep the common beginning; the last token is always computed, for its logits.
   const auto [kept, ignored] =
       std::mismatch(tokens_.begin(), tokens_.end(), prompt.begin(), prompt.end() - 1);
-  result.cached_tokens = kept - tokens_.begin();
+  result.cached_tokens = state_.rewind_target(kept - tokens_.begin());
   truncate(result.cached_tokens);
   std::vector<float> logits(static_cast<size_t>(engine_->info().n_vocab));
   try {

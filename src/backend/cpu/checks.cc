@@ -39,4 +39,15 @@ CpuKvCache& cpu_kv_cache(KvCache& cache) {
   return const_cast<CpuKvCache&>(cpu_kv_cache(static_cast<const KvCache&>(cache)));
 }
 
+const CpuRecurrentState& cpu_recurrent_state(const RecurrentState& state) {
+  const auto* own = dynamic_cast<const CpuRecurrentState*>(&state);
+  if (!own) throw InvalidArgument("the recurrent state was made by another backend");
+  return *own;
+}
+
+CpuRecurrentState& cpu_recurrent_state(RecurrentState& state) {
+  return const_cast<CpuRecurrentState&>(
+      cpu_recurrent_state(static_cast<const RecurrentState&>(state)));
+}
+
 }  // namespace ts

@@ -5,6 +5,7 @@
 
 #include "backend/cpu/cpu_weight.h"
 #include "backend/cpu/kv_store.h"
+#include "backend/cpu/recurrent_store.h"
 
 namespace ts {
 
@@ -16,5 +17,7 @@ void check_mat(const Mat& mat, int64_t rows, int64_t cols, const char* what);
 const CpuWeight& cpu_weight(const Weight& weight);
 const CpuKvCache& cpu_kv_cache(const KvCache& cache);
 CpuKvCache& cpu_kv_cache(KvCache& cache);
+const CpuRecurrentState& cpu_recurrent_state(const RecurrentState& state);
+CpuRecurrentState& cpu_recurrent_state(RecurrentState& state);
 
 }  // namespace ts

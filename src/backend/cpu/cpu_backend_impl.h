@@ -36,6 +36,11 @@ class CpuBackend final : public Backend {
   std::vector<std::byte> read_kv(const KvCache& cache, int64_t begin, int64_t end) override;
   void write_kv(KvCache& cache, int64_t begin, std::span<const std::byte> bytes) override;
 
+  std::unique_ptr<RecurrentState> make_recurrent_state(const RecurrentShape& shape) override;
+  std::vector<std::byte> read_recurrent(const RecurrentState& state) override;
+  void write_recurrent(RecurrentState& state, std::span<const std::byte> bytes) override;
+  void reset_recurrent(RecurrentState& state) override;
+
   void linear(std::span<const LinearJob> jobs, Activation& x) override;
   void embed(const Weight& table, std::span<const int32_t> ids, float scale, Mat y) override;
   void rms_norm(Mat x, const float* w, int64_t group, float eps, Mat y) override;
