@@ -3,13 +3,14 @@
 
     python3 tools/make_hf_golden.py testdata/hf
 
-One folder per family (llama, qwen2, qwen3, gemma3): config.json, safetensors with random weights,
-a small trained tokenizer.json, and `expected/`: token sequences with the float32 logits that the
-`transformers` implementation of the family computes for them, and encodings that the `tokenizers`
-library gives for a few texts. The checkpoints are small but not plain: every one has something
-that a converter or an engine can get wrong (grouped heads, a head size that is not width / heads,
-biases, tied and separate heads, shards, both forms of the rotary settings, a sliding window
-shorter than the sequences).
+One folder per family (llama, qwen2, qwen3, gemma3, qwen35): config.json, safetensors with random
+weights, a small trained tokenizer.json, and `expected/`: token sequences with the float32 logits
+that the `transformers` implementation of the family computes for them, and encodings that the
+`tokenizers` library gives for a few texts. The checkpoints are small but not plain: every one has
+something that a converter or an engine can get wrong (grouped heads, a head size that is not
+width / heads, biases, tied and separate heads, shards, both forms of the rotary settings, a sliding
+window shorter than the sequences). The one of qwen35 has the form in which the family is released,
+the language model inside a multimodal checkpoint with tensors that do not belong to it.
 
 The files in the repository were made with Python 3.11, torch 2.15.0, transformers 5.24.0,
 tokenizers 0.23.3, safetensors 0.8.0 and numpy 2.4.6. Other versions may draw other random numbers;
@@ -41,6 +42,9 @@ TRAINING_TEXT = ROOT / "testdata" / "stories260k" / "tinystories_40.txt"
 SPLIT_QWEN2 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+SPLIT_QWEN35 = SPLIT_QWEN2.replace(r"?\p{L}+", r"?[\p{L}\p{M}]+").replace(
+    r"[^\s\p{L}\p{N}]", r"[^\s\p{L}\p{M}\p{N}]"
 )
 SPLIT_LLAMA3 = SPLIT_QWEN2.replace(r"\p{N}|", r"\p{N}{1,3}|", 1)
 
@@ -160,15 +164,60 @@ CONFIGS: dict[str, Json] = {
         "rope_theta": 1000000.0,
         "sliding_window": 8,
     },
+    # Linear and full attention, three value heads for each key head, a quarter of a head rotary,
+    # language model nested in a multimodal configuration; separate head; bfloat16; two shards.
+    "qwen35": {
+        "architectures": ["Qwen3_5ForConditionalGeneration"],
+        "image_token_id": 1,
+        "model_type": "qwen3_5",
+        "text_config": {
+            "attention_bias": False,
+            "attn_output_gate": True,
+            "dtype": "bfloat16",
+            "eos_token_id": 2,
+            "full_attention_interval": 2,
+            "head_dim": 32,
+            "hidden_act": "silu",
+            "hidden_size": 64,
+            "intermediate_size": 96,
+            "layer_types": ["linear_attention", "full_attention"] * 2,
+            "linear_conv_kernel_dim": 4,
+            "linear_key_head_dim": 16,
+            "linear_num_key_heads": 2,
+            "linear_num_value_heads": 6,
+            "linear_value_head_dim": 16,
+            "max_position_embeddings": 256,
+            "model_type": "qwen3_5_text",
+            "mtp_num_hidden_layers": 1,
+            "mtp_use_dedicated_embeddings": False,
+            "num_attention_heads": 4,
+            "num_hidden_layers": 4,
+            "num_key_value_heads": 2,
+            "partial_rotary_factor": 0.25,
+            "rms_norm_eps": 1e-6,
+            "rope_parameters": {
+                "mrope_interleaved": True,
+                "mrope_section": [2, 1, 1],
+                "partial_rotary_factor": 0.25,
+                "rope_theta": 10000000,
+                "rope_type": "default",
+            },
+            "tie_word_embeddings": False,
+        },
+        "tie_word_embeddings": False,
+        "vision_config": {"depth": 1, "hidden_size": 16, "model_type": "qwen3_5_vision"},
+    },
 }
 
-N_SHARDS = {"qwen2": 3}
-EXTRA_ROWS = {"qwen2": 8}
+N_SHARDS = {"qwen2": 3, "qwen35": 2}
+EXTRA_ROWS = {"qwen2": 8, "qwen35": 8}
+FIRST_SEQUENCE = {"qwen35": 80}  # longer than the chunks of 64 of its linear layers
 SPECIALS = {
     "llama": ("<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"),
     "qwen2": ("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
     "qwen3": ("<|endoftext|>", "<|im_end|>", "<think>"),
     "gemma3": ("<pad>", "<eos>", "<bos>", "<unk>"),
+    "qwen35": ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>"),
 }
 TOKENIZER_CONFIGS: dict[str, Json] = {
     "llama": {
@@ -184,6 +233,13 @@ TOKENIZER_CONFIGS: dict[str, Json] = {
         "pad_token": "<|endoftext|>",
     },
     "qwen3": {"add_bos_token": False, "bos_token": None, "eos_token": "<|im_end|>"},
+    "qwen35": {
+        "add_bos_token": False,
+        "bos_token": None,
+        "eos_token": "<|im_end|>",
+        "pad_token": "<|endoftext|>",
+        "pretokenize_regex": SPLIT_QWEN35,
+    },
     "gemma3": {
         "add_bos_token": True,
         "add_eos_token": False,
@@ -201,7 +257,8 @@ def byte_level(family: str, text: str) -> tokenizers.Tokenizer:
     tokenizer = tokenizers.Tokenizer(models.BPE(ignore_merges=llama))
     if not llama:
         tokenizer.normalizer = normalizers.NFC()
-    pattern = Regex(SPLIT_LLAMA3 if llama else SPLIT_QWEN2)
+    splits = {"llama": SPLIT_LLAMA3, "qwen35": SPLIT_QWEN35}
+    pattern = Regex(splits.get(family, SPLIT_QWEN2))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(pattern, "isolated"),
@@ -263,12 +320,15 @@ def sentencepiece_like(family: str, text: str) -> tokenizers.Tokenizer:
 def random_weights(model: torch.nn.Module, family: str, dtype: torch.dtype) -> None:
     """Fill the model with values that keep activations near 1 and make every tensor matter."""
     generator = torch.Generator().manual_seed(20260101 + len(family) + ord(family[-1]))
-    norm_centre = 0.0 if family == "gemma3" else 1.0  # gemma3 stores its norms minus one
+    minus_one = family in ("gemma3", "qwen35")  # how these store their norms
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)
             if "norm" in name:
-                value = norm_centre + 0.2 * noise
+                centre = 0.0 if minus_one and "linear_attn" not in name else 1.0
+                value = centre + 0.2 * noise
+            elif name.endswith(("A_log", "dt_bias")):
+                value = noise - 1.0
             elif name.endswith("bias"):
                 value = 0.3 * noise
             elif "embed_tokens" in name:
@@ -301,6 +361,29 @@ def save_weights(folder: pathlib.Path, state: dict[str, torch.Tensor], n_shards:
     write_json(folder / "model.safetensors.index.json", index)
 
 
+def as_released(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Rename the tensors of the language model and add what a released qwen35 has beside them."""
+    generator = torch.Generator().manual_seed(35)
+    dtype = state["lm_head.weight"].dtype
+
+    def noise(*shape: int) -> torch.Tensor:
+        return (torch.randn(shape, generator=generator) * 0.1).to(dtype)
+
+    released = {name.replace("model.", "model.language_model.", 1): t for name, t in state.items()}
+    # A block that predicts one more token: a full-attention layer and what joins it to the model.
+    block = "model.layers.1."
+    for name, tensor in state.items():
+        if name.startswith(block):
+            released["mtp.layers.0." + name.removeprefix(block)] = noise(*tensor.shape)
+    width = state["model.norm.weight"].shape[0]
+    released["mtp.fc.weight"] = noise(width, 2 * width)
+    for name in ("norm", "pre_fc_norm_embedding", "pre_fc_norm_hidden"):
+        released[f"mtp.{name}.weight"] = noise(width)
+    released["model.visual.patch_embed.proj.weight"] = noise(16, 3, 2, 4, 4)
+    released["model.visual.blocks.0.norm1.weight"] = noise(16)
+    return released
+
+
 def make(family: str, folder: pathlib.Path) -> None:
     """Make one checkpoint and what is expected of it."""
     expected = folder / "expected"
@@ -314,8 +397,13 @@ def make(family: str, folder: pathlib.Path) -> None:
     write_json(folder / "tokenizer_config.json", TOKENIZER_CONFIGS[family])
 
     n_vocab = tokenizer.get_vocab_size() + EXTRA_ROWS.get(family, 0)
-    write_json(folder / "config.json", {**CONFIGS[family], "vocab_size": n_vocab})
-    config = transformers.AutoConfig.from_pretrained(folder)
+    written = {**CONFIGS[family]}
+    if "text_config" in written:
+        written["text_config"] = {**written["text_config"], "vocab_size": n_vocab}
+    else:
+        written["vocab_size"] = n_vocab
+    write_json(folder / "config.json", written)
+    config = transformers.AutoConfig.from_pretrained(folder).get_text_config()
     dtype = config.dtype
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     random_weights(model, family, dtype)
@@ -324,6 +412,8 @@ def make(family: str, folder: pathlib.Path) -> None:
         for name, tensor in model.state_dict().items()
         if not (name == "lm_head.weight" and config.tie_word_embeddings)
     }
+    if family == "qwen35":
+        state = as_released(state)
     save_weights(folder, state, N_SHARDS.get(family, 1))
 
     # The logits come from the files, not from the model in memory.
@@ -332,7 +422,7 @@ def make(family: str, folder: pathlib.Path) -> None:
     ).eval()
     generator = np.random.default_rng(7)
     sequences = [
-        generator.integers(0, tokenizer.get_vocab_size(), 28).tolist(),
+        generator.integers(0, tokenizer.get_vocab_size(), FIRST_SEQUENCE.get(family, 28)).tolist(),
         tokenizer.encode(TEXTS[0] + " " + TEXTS[1]).ids[:16],
         [int(generator.integers(0, tokenizer.get_vocab_size()))],
     ]

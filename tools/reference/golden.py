@@ -31,7 +31,7 @@ def rounded(values: np.ndarray) -> list[float]:
 def make(path: pathlib.Path, ids: list[int], positions: list[int]) -> dict[str, Any]:
     """Return the golden record of a file."""
     probes: qwen35.Probes = {}
-    logits = qwen35.Model(path).forward(ids, probes)
+    logits = qwen35.Model.load(path).forward(ids, probes)
     return {
         "model": path.name,
         "source": SOURCE,

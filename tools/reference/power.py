@@ -45,10 +45,10 @@ def divergence(right: Real, wrong: Real) -> float:
 
 def measure(path: pathlib.Path, ids: list[int], position: int) -> dict[str, Any]:
     """Return the record of one file."""
-    right = Model(path).forward(ids)
+    right = Model.load(path).forward(ids)
     record: dict[str, Any] = {}
     for mistake in Mistake:
-        model = Model(path, mistake)
+        model = Model.load(path, mistake)
         grouping_matters = model.contract.v_grouped and model.shape.n_k != model.shape.n_v
         if mistake is Mistake.NONE or (mistake is Mistake.TILED_ORDER and not grouping_matters):
             continue

@@ -36,7 +36,7 @@ class Mistake(enum.Enum):
     NO_INVERSE = "embedding used as stored"
     TILED_ORDER = "value heads left in tiled order before ssm_out"
     PLAIN_HEAD = "output head given the unrotated activation"
-    NO_ROTATION = "no rotation at all"
+    NO_ROTATION = "the rotation keys ignored"
     ROTATED_GATES = "ssm_alpha and ssm_beta given the rotated activation"
 
 
@@ -113,18 +113,31 @@ def softplus(x: Real) -> Real:
 
 
 class Model:
-    """A `qwen35` file with decoded weights."""
+    """A `qwen35` model with decoded weights."""
 
-    def __init__(self, path: pathlib.Path, mistake: Mistake = Mistake.NONE) -> None:
-        metadata, tensors = gguf_file.read(path)
+    def __init__(
+        self,
+        metadata: dict[str, Any],
+        weights: dict[str, Real],
+        mistake: Mistake = Mistake.NONE,
+    ) -> None:
+        """`weights` have the output dimension first."""
         if metadata["general.architecture"] != "qwen35":
-            raise ValueError(f"{path.name}: architecture {metadata['general.architecture']}")
-        shapes = {name: tensor.shape for name, tensor in tensors.items()}
+            raise ValueError(f"architecture {metadata['general.architecture']}")
         self.metadata = metadata
+        self.weights = weights
         self.mistake = mistake
-        self.contract: Contract = read_contract(metadata, shapes)
-        self.shape = Shape.from_metadata(metadata, set(tensors))
-        self.weights = {name: tensor.decode() for name, tensor in tensors.items()}
+        self.contract: Contract = read_contract(
+            metadata, {name: values.shape[::-1] for name, values in weights.items()}
+        )
+        self.shape = Shape.from_metadata(metadata, set(weights))
+
+    @classmethod
+    def load(cls, path: pathlib.Path, mistake: Mistake = Mistake.NONE) -> Model:
+        """Read a GGUF file."""
+        metadata, tensors = gguf_file.read(path)
+        weights = {name: tensor.decode() for name, tensor in tensors.items()}
+        return cls(metadata, weights, mistake)
 
     # -- pieces ---------------------------------------------------------------------------------
 
@@ -147,7 +160,8 @@ class Model:
     def linear(self, x: Real, name: str) -> Real:
         """Multiply by a matrix; x [n, width]."""
         if name in self.contract.folded:
-            grouped = self.contract.v_grouped and self.mistake is not Mistake.TILED_ORDER
+            ungrouped = self.mistake in (Mistake.TILED_ORDER, Mistake.NO_ROTATION)
+            grouped = self.contract.v_grouped and not ungrouped
             if grouped and name.endswith(".ssm_out.weight"):
                 x = tiled_to_grouped(x, self.shape.n_k, self.shape.n_v)
             if not (name == HEAD and self.mistake is Mistake.PLAIN_HEAD):
