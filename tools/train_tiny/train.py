@@ -23,6 +23,7 @@ import os
 import pathlib
 import random
 import time
+from typing import Any
 
 import corpus
 import numpy as np
@@ -109,6 +110,15 @@ class Batches:
             rows.append(self.ids[start : start + self.n_tokens + 1])
         return torch.stack(rows)
 
+    def state(self) -> dict[str, Any]:
+        """Return what `restore` needs."""
+        return {"rng": self.rng.bit_generator.state, "starts": self.starts}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state."""
+        self.rng.bit_generator.state = state["rng"]
+        self.starts = state["starts"]
+
 
 def held_out_loss(model: TinyModel, stories: list[list[int]]) -> float:
     """Mean loss per token of whole stories, each from a fresh state after the end mark."""
@@ -123,7 +133,7 @@ def held_out_loss(model: TinyModel, stories: list[list[int]]) -> float:
     return total / count
 
 
-def save(path: pathlib.Path, state: dict[str, object]) -> None:
+def save(path: pathlib.Path, state: dict[str, Any]) -> None:
     """Replace a checkpoint whole or not at all."""
     part = path.with_suffix(".part")
     torch.save(state, part)
@@ -179,11 +189,12 @@ def main() -> None:
     step, before = 0, 0.0
     checkpoint = options.out / "checkpoint.pt"
     if checkpoint.exists():
-        state = torch.load(checkpoint, weights_only=False)
+        state = torch.load(checkpoint, weights_only=True)
         model.load_state_dict(state["model"])
         for optimizer, saved in zip(optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
-        step, before, batches = state["step"], state["seconds"], state["batches"]
+        batches.restore(state["batches"])
+        step, before = state["step"], state["seconds"]
 
     log_path = options.out / "log.jsonl"
 
@@ -260,7 +271,7 @@ def save_state(
             "config": dataclasses.asdict(model.c),
             "model": model.state_dict(),
             "optimizers": [o.state_dict() for o in optimizers],
-            "batches": batches,
+            "batches": batches.state(),
             "step": step,
             "seconds": seconds,
         },
