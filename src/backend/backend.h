@@ -37,7 +37,7 @@ struct LinearJob {
   const float* bias = nullptr;  ///< [n_rows], host memory; null = none
 };
 
-enum class GatedUnit { kSilu, kGeluTanh };
+enum class GatedUnit { kSilu, kGeluTanh, kSigmoid };
 enum class KvType : uint8_t { kF32, kF16, kQ8 };
 
 /// Rotary embedding tables, made once per model by the model code.
@@ -95,6 +95,24 @@ struct AttentionArgs {
   int64_t window = 0;  ///< key p visible iff query - p < window; 0 = all earlier keys
 };
 
+/// One gated-delta-rule step per token (Yang, Kautz, Hatamizadeh 2024, "Gated Delta Networks"), per
+/// value head with q and k of its key head, normalised to length 1:
+///   g = decay_scale * softplus(decay + decay_bias),  b = sigmoid(beta)
+///   S = e^g S;  S = S + b (v - S k) k^T;  out = S q / sqrt(head_dim)
+/// Whole blocks of 64 tokens on the grid of absolute positions are computed in a chunked form, the
+/// rest token by token: a token's result depends on how passes lie on that grid, not on their
+/// sizes.
+struct DeltaRuleArgs {
+  Mat mixed;  ///< [n_tokens, conv_channels]: queries | keys | values; q and k are overwritten
+  Mat decay;  ///< [n_tokens, n_v_heads], overwritten
+  Mat beta;   ///< [n_tokens, n_v_heads], overwritten
+  Mat out;    ///< [n_tokens, n_v_heads * head_dim]
+  const float* decay_scale = nullptr;  ///< [n_v_heads] not positive
+  const float* decay_bias = nullptr;   ///< [n_v_heads]
+  int64_t first_position = 0;          ///< of row 0; rows are consecutive
+  float norm_eps = 0;                  ///< smallest length of q and k
+};
+
 /// Thread-safe: operations of several callers are serialised inside.
 class Backend {
  public:
@@ -139,6 +157,17 @@ class Backend {
   /// Stores k and v, then causal attention over all positions up to each row's own. Query head h
   /// uses key head h / (n_heads / n_kv_heads).
   virtual void attention(const AttentionArgs& args, KvCache& cache) = 0;
+  /// Splits rows of heads [query | gate] of head_dim each: p [n_tokens, n_heads * 2 * head_dim]
+  /// into query and gate [n_tokens, n_heads * head_dim].
+  virtual void split_query_gate(Mat p, int64_t head_dim, Mat query, Mat gate) = 0;
+  /// Depthwise causal convolution over the tokens, then SiLU, in place:
+  ///   x_t[c] = silu(sum over j of w[j][c] x_{t - taps + 1 + j}[c])
+  /// x [n_tokens, conv_channels], w [conv_kernel, conv_channels] in host memory. Earlier rows come
+  /// from the state, which then keeps the last conv_kernel - 1.
+  virtual void causal_conv(Mat x, const float* w, RecurrentState& state) = 0;
+  virtual void delta_rule(const DeltaRuleArgs& args, RecurrentState& state) = 0;
+  /// y = rms_norm(x) * w * silu(gate), norms over `group` elements. All may be the same matrix.
+  virtual void gated_rms_norm(Mat x, const float* w, int64_t group, float eps, Mat gate, Mat y) = 0;
   /// out = unit(gate) * up; out may be gate or up.
   virtual void gated_unit(GatedUnit unit, Mat gate, Mat up, Mat out) = 0;
   /// x += y.

@@ -110,8 +110,30 @@ struct WeightTile {
   size_t n_rows, k;
 };
 
-/// Value elements of a head that the delta-rule kernels take at a time.
+/// Value elements of a head that the delta-rule kernels take at a time, and tokens of a chunk.
 constexpr size_t kDeltaWidth = 32;
+constexpr size_t kDeltaChunk = 64;
+
+/// One block of a head's state, s [head_dim, kDeltaWidth] with s[i][j] = S[value j][key i], and the
+/// rows of n tokens. q and k are normalised, q is scaled by 1 / sqrt(head_dim). Strides in floats.
+struct DeltaTokens {
+  const float *q, *k;         ///< [n, head_dim]
+  const float* v;             ///< [n, width]
+  float* o;                   ///< [n, width]
+  const float* log_decay;     ///< [n]
+  const float* beta;          ///< [n]
+  size_t n, head_dim, width;  ///< width <= kDeltaWidth: columns of s in use
+  size_t qk_stride, v_stride, o_stride, gate_stride;
+};
+
+/// What all blocks of a head share in a chunk of kDeltaChunk tokens. G_t is the sum of the log
+/// decays from the chunk's first token to token t.
+struct DeltaChunkWeights {
+  float a[kDeltaChunk * kDeltaChunk];  ///< beta_t e^(G_t - G_s) (k_t . k_s) for s < t, else 0
+  float p[kDeltaChunk * kDeltaChunk];  ///< e^(G_t - G_s) (q_t . k_s) for s <= t, else 0
+  float from_start[kDeltaChunk];       ///< e^(G_t)
+  float to_end[kDeltaChunk];           ///< e^(G_last - G_t)
+};
 
 /// All functions are noexcept in effect (they cannot throw) and never null in a finished table,
 /// except int_gemv, whose absence means unpack + int_tile.
@@ -150,10 +172,11 @@ struct KernelTable {
 
   /// y = x / sqrt(mean(x^2) + eps) * w; the sum of squares in double, 8 lanes and tree().
   void (*rms_norm)(const float* x, const float* w, size_t n, float eps, float* y);
-  void (*add)(float* x, const float* y, size_t n);                              ///< x += y
-  void (*silu_gate)(const float* gate, const float* up, size_t n, float* out);  ///< silu(g) * u
-  void (*gelu_gate)(const float* gate, const float* up, size_t n, float* out);  ///< tanh form
-  void (*softcap)(float* x, size_t n, float cap);                               ///< cap*tanh(x/cap)
+  void (*add)(float* x, const float* y, size_t n);                                ///< x += y
+  void (*silu_gate)(const float* gate, const float* up, size_t n, float* out);    ///< silu(g) * u
+  void (*sigmoid_gate)(const float* gate, const float* x, size_t n, float* out);  ///< sigmoid(g)*x
+  void (*gelu_gate)(const float* gate, const float* up, size_t n, float* out);    ///< tanh form
+  void (*softcap)(float* x, size_t n, float cap);  ///< cap*tanh(x/cap)
   /// Rotates pairs (j, j + n_pairs) or (2j, 2j + 1) of one head in place.
   void (*rope_half_split)(float* x, const float* cos, const float* sin, size_t n_pairs);
   void (*rope_interleaved)(float* x, const float* cos, const float* sin, size_t n_pairs);
@@ -174,6 +197,30 @@ struct KernelTable {
   float (*exp)(float x);  ///< e^x as softmax_terms computes it
   /// out[d] = a * out[d] + b * x[d].
   void (*scaled_add)(float* out, const float* x, size_t n, float a, float b);
+
+  // Gated delta rule (Yang, Kautz, Hatamizadeh 2024, "Gated Delta Networks"). Sums run over keys,
+  // taps or tokens in ascending order with one accumulator per result.
+
+  /// y = x * (factor / max(norm, eps)); the sum of squares as in rms_norm.
+  void (*l2_norm)(const float* x, size_t n, float eps, float factor, float* y);
+  /// out[c] = sum over taps j of w[j * w_stride + c] * rows[j][c]. out overlaps no row.
+  void (*conv_taps)(const float* const* rows, const float* w, size_t w_stride, size_t n_taps,
+                    size_t n, float* out);
+  /// log_decay = scale * softplus(a + bias), beta = sigmoid(b). In place is allowed.
+  void (*delta_gates)(const float* a, const float* bias, const float* scale, const float* b,
+                      size_t n, float* log_decay, float* beta);
+  /// Token after token: p = e^g S k, d = beta (v - p), S = e^g S + d k^T, o = S q.
+  void (*delta_tokens)(float* s, const DeltaTokens* tokens);
+  /// kk[t][s] = k_t . k_s and qk[t][s] = q_t . k_s of a chunk, [kDeltaChunk, kDeltaChunk], for all
+  /// s <= t (what lies above the diagonal is unspecified but written up to the diagonal's tile).
+  /// scratch: head_dim * kDeltaChunk floats.
+  void (*delta_chunk_products)(const float* q, const float* k, size_t stride, size_t head_dim,
+                               float* scratch, float* kk, float* qk);
+  void (*delta_chunk_weights)(const float* kk, const float* qk, const float* log_decay,
+                              const float* beta, size_t gate_stride, DeltaChunkWeights* out);
+  /// The same as delta_tokens for a whole chunk (n = kDeltaChunk), in another order of summation:
+  ///   (I + a) U = beta (v - e^G S k),  o = e^G S q + p U,  S = e^G_last S + sum to_end U k^T.
+  void (*delta_chunk)(float* s, const DeltaTokens* chunk, const DeltaChunkWeights* weights);
 };
 
 }  // namespace ts

@@ -8,7 +8,8 @@ AttentionWeights load_attention(TensorLoader& loader, const std::string& prefix,
   const int64_t q_width = shape.n_heads * config.head_dim;
   const int64_t kv_width = shape.n_kv_heads * config.head_dim;
   AttentionWeights w;
-  w.q = loader.linear(prefix + "attn_q", config.d_model, q_width, tensors.qkv_bias);
+  w.q = loader.linear(prefix + "attn_q", config.d_model,
+                      tensors.output_gate ? 2 * q_width : q_width, tensors.qkv_bias);
   w.k = loader.linear(prefix + "attn_k", config.d_model, kv_width, tensors.qkv_bias);
   w.v = loader.linear(prefix + "attn_v", config.d_model, kv_width, tensors.qkv_bias);
   w.output = loader.linear(prefix + "attn_output", q_width, config.d_model, tensors.output_bias);
@@ -37,10 +38,13 @@ void run_attention(Pass& pass, int64_t layer, const std::string& prefix, const A
   const Mat k = pass.k(n_kv_heads * o.head_dim);
   const Mat v = pass.v(n_kv_heads * o.head_dim);
   const Mat attended = pass.attended(n_heads * o.head_dim);
-  run_linears(backend, {{&w.q, q}, {&w.k, k}, {&w.v, v}}, pass.normed_act);
-  pass.note(prefix, "attn_q", q);
+  const Mat projected = o.output_gate ? pass.mixed(2 * n_heads * o.head_dim) : q;
+  run_linears(backend, {{&w.q, projected}, {&w.k, k}, {&w.v, v}}, pass.normed_act);
+  pass.note(prefix, "attn_q", projected);
   pass.note(prefix, "attn_k", k);
   pass.note(prefix, "attn_v", v);
+  if (o.output_gate)
+    backend.split_query_gate(projected, o.head_dim, q, pass.out_gate(n_heads * o.head_dim));
   if (!w.q_norm.empty()) {
     backend.rms_norm(q, w.q_norm.data(), o.head_dim, o.norm_eps, q);
     backend.rms_norm(k, w.k_norm.data(), o.head_dim, o.norm_eps, k);
@@ -57,6 +61,9 @@ void run_attention(Pass& pass, int64_t layer, const std::string& prefix, const A
   args.scale = o.scale;
   args.window = o.window;
   backend.attention(args, pass.state.cache(layer));
+  if (o.output_gate)
+    backend.gated_unit(GatedUnit::kSigmoid, pass.out_gate(n_heads * o.head_dim), attended,
+                       attended);
   pass.note(prefix, "attention", attended);
   pass.attended_act.reset(attended);
   run_linears(backend, {{&w.output, pass.branch}}, pass.attended_act);

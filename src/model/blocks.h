@@ -22,6 +22,8 @@ struct AttentionOptions {
   float norm_eps = 0;  ///< of the per-head norms
   int64_t window = 0;  ///< 0 = all earlier positions
   const Rope* rope = nullptr;
+  /// w.q gives [query | gate] per head; the output is multiplied with sigmoid(gate).
+  bool output_gate = false;
 };
 
 struct FeedForwardWeights {
@@ -32,6 +34,7 @@ struct FeedForwardWeights {
 struct AttentionTensors {
   Bias qkv_bias = Bias::kNone, output_bias = Bias::kNone;
   bool head_norms = false;
+  bool output_gate = false;  ///< attn_q holds the rows of queries and gates
 };
 
 /// "<prefix>attn_q.weight" and so on; `prefix` is "blk.<i>.".
@@ -44,7 +47,8 @@ FeedForwardWeights load_feed_forward(TensorLoader& loader, const std::string& pr
                                      Bias bias = Bias::kNone);
 
 /// pass.branch = W_o attention(rotated(W_q h), rotated(W_k h), W_v h), h = pass.normed; keys and
-/// values are stored in the state's cache of `layer`.
+/// values are stored in the state's cache of `layer`. With a gate, attention(...) is multiplied
+/// with its sigmoid first.
 void run_attention(Pass& pass, int64_t layer, const std::string& prefix, const AttentionWeights& w,
                    const AttentionOptions& options);
 /// pass.branch = W_down (unit(W_gate h) * W_up h), h = pass.normed.

@@ -75,7 +75,7 @@ std::vector<int64_t> ConfigReader::per_layer(std::string_view suffix, int64_t n_
   return std::move(*list);
 }
 
-ModelConfig read_common_config(const ConfigReader& reader, int64_t n_vocab) {
+ModelConfig read_common_config(const ConfigReader& reader, int64_t n_vocab, int64_t min_kv_heads) {
   ModelConfig c;
   c.architecture = reader.architecture();
   if (const int64_t experts = reader.int_or("expert_count", 0, 0, INT64_MAX); experts > 0)
@@ -92,10 +92,10 @@ ModelConfig read_common_config(const ConfigReader& reader, int64_t n_vocab) {
 
   const auto heads = reader.per_layer("attention.head_count", c.n_layers, 1, kMaxHeads);
   const auto kv_heads =
-      reader.per_layer("attention.head_count_kv", c.n_layers, 1, kMaxHeads, heads);
+      reader.per_layer("attention.head_count_kv", c.n_layers, min_kv_heads, kMaxHeads, heads);
   const auto d_ff = reader.per_layer("feed_forward_length", c.n_layers, 1, kMaxWidth);
   for (size_t i = 0; i < heads.size(); ++i) {
-    if (heads[i] % kv_heads[i] != 0)
+    if (kv_heads[i] != 0 && heads[i] % kv_heads[i] != 0)
       reader.fail("attention.head_count_kv",
                   fmt::format("found {} in layer {}, expected a divisor of head_count = {}",
                               kv_heads[i], i, heads[i]));

@@ -44,6 +44,7 @@ class ConfigReader {
 
 struct LayerShape {
   int64_t n_heads = 0, n_kv_heads = 0, d_ff = 0;
+  bool recurrent = false;  ///< a gated-delta-rule layer instead of attention
 };
 
 /// What the dense decoder families have in common. Immutable after reading.
@@ -56,12 +57,17 @@ struct ModelConfig {
   float attention_scale = 0;  ///< factor of q.k
   float logit_softcap = 0;    ///< 0 = none
   std::vector<LayerShape> layers;
+  RecurrentShape recurrent;  ///< of the recurrent layers; n_v_heads = 0: there are none
+  /// Queries are projected together with a gate of the attention output.
+  bool attention_output_gate = false;
   RopeParams rope;
 };
 
 /// Reads the keys shared by the dense families. `n_vocab` is the number of rows of the embedding;
 /// a token list of another length is an error.
+/// With `min_kv_heads` 0 a layer may have no key heads; what that means is the caller's to check.
 /// Errors: FormatError (missing key, out of range, inconsistent), Unsupported (experts).
-ModelConfig read_common_config(const ConfigReader& reader, int64_t n_vocab);
+ModelConfig read_common_config(const ConfigReader& reader, int64_t n_vocab,
+                               int64_t min_kv_heads = 1);
 
 }  // namespace ts

@@ -33,6 +33,10 @@ class Pass {
   Mat k(int64_t cols) const { return cut(workspace_.k, cols); }
   Mat v(int64_t cols) const { return cut(workspace_.v, cols); }
   Mat attended(int64_t cols) const { return cut(workspace_.attended, cols); }
+  Mat mixed(int64_t cols) const { return cut(workspace_.mixed, cols); }
+  Mat out_gate(int64_t cols) const { return cut(workspace_.out_gate, cols); }
+  Mat decay(int64_t cols) const { return cut(workspace_.decay, cols); }
+  Mat beta(int64_t cols) const { return cut(workspace_.beta, cols); }
   Mat gate(int64_t cols) const { return cut(workspace_.gate, cols); }
   Mat up(int64_t cols) const { return cut(workspace_.up, cols); }
 

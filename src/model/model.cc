@@ -61,6 +61,11 @@ const Architecture& require_architecture(const Metadata& metadata, std::string& 
         fmt::format("{}: this is an image encoder (architecture {}), not a language "
                     "model; give the model file it belongs to",
                     metadata.source(), quote_text(name)));
+  if (name == "qwen35moe" || name == "qwen3next")
+    throw Unsupported(
+        fmt::format("{}: architecture {}: models of this family with mixtures of experts are not "
+                    "supported; use a dense one (architecture qwen35)",
+                    metadata.source(), quote_text(name)));
   throw Unsupported(fmt::format("{}: architecture {} is not supported; supported are {}",
                                 metadata.source(), quote_text(name), supported_names()));
 }
@@ -80,8 +85,12 @@ void warn_if_rotation_unstated(const GgufFile& file) {
 StateLayout Model::state_layout(int64_t capacity, KvType kv_type) const {
   StateLayout layout;
   layout.kv_type = kv_type;
-  for (const LayerShape& layer : config().layers)
-    layout.attention.push_back({capacity, layer.n_kv_heads, config().head_dim});
+  const bool hybrid = config().recurrent.n_v_heads > 0;
+  for (const LayerShape& layer : config().layers) {
+    layout.attention.push_back(
+        {capacity, layer.recurrent ? 0 : layer.n_kv_heads, config().head_dim});
+    if (hybrid) layout.recurrent.push_back(layer.recurrent ? config().recurrent : RecurrentShape{});
+  }
   return layout;
 }
 

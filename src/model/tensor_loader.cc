@@ -75,7 +75,12 @@ std::shared_ptr<const Weight> TensorLoader::matrix(const std::string& name, int6
 }
 
 std::vector<float> TensorLoader::vector(const std::string& name, int64_t size) {
-  const TensorEntry& entry = require(name, size, 1);
+  return table(name, size, 1);
+}
+
+std::vector<float> TensorLoader::table(const std::string& name, int64_t n_cols, int64_t n_rows) {
+  const TensorEntry& entry = require(name, n_cols, n_rows);
+  const int64_t size = entry.shape.n_elems();
   if (!is_float_type(entry.type))
     throw Unsupported(fmt::format("{}: tensor {} has type {}, expected f32, f16 or bf16", source(),
                                   name, type_name(entry.type)));
@@ -103,6 +108,14 @@ Linear TensorLoader::linear(const std::string& name, int64_t n_in, int64_t n_out
   if (bias == Bias::kRequired) result.bias = vector(name + ".bias", n_out);
   if (bias == Bias::kOptional) result.bias = optional_vector(name + ".bias", n_out);
   return result;
+}
+
+size_t TensorLoader::skip(std::string_view prefix) {
+  size_t count = 0;
+  for (const TensorEntry& entry : file_->tensors()) {
+    if (entry.name.starts_with(prefix) && declared_.insert(entry.name).second) ++count;
+  }
+  return count;
 }
 
 void TensorLoader::finish() const {

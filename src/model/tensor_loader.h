@@ -39,8 +39,15 @@ class TensorLoader {
   std::shared_ptr<const Weight> matrix(const std::string& name, int64_t n_cols, int64_t n_rows);
   /// A vector of `size` finite numbers, stored as F32, F16 or BF16.
   std::vector<float> vector(const std::string& name, int64_t size);
-  /// The same, empty when the file has no such tensor.
+  /// The same for a table {n_cols, n_rows}: row after row.
+  std::vector<float> table(const std::string& name, int64_t n_cols, int64_t n_rows);
+  /// The same as vector(), empty when the file has no such tensor.
   std::vector<float> optional_vector(const std::string& name, int64_t size);
+
+  /// Tensors whose names begin with `prefix` are not needed. Returns how many there are.
+  size_t skip(std::string_view prefix);
+  /// False when tensors are only declared and checked.
+  bool loading() const noexcept { return backend_ != nullptr; }
 
   /// Call after the last declaration: throws Unsupported for a tensor that nothing declared.
   void finish() const;

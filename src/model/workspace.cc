@@ -21,15 +21,23 @@ WorkspaceLayout WorkspaceLayout::of(const ModelConfig& config, int64_t chunk) {
     w.kv_width = std::max(w.kv_width, layer.n_kv_heads * config.head_dim);
     w.d_ff = std::max(w.d_ff, layer.d_ff);
   }
+  const RecurrentShape& recurrent = config.recurrent;
+  w.out_width = std::max(w.q_width, recurrent.n_v_heads * recurrent.head_dim);
+  w.n_v_heads = recurrent.n_v_heads;
+  if (config.attention_output_gate || recurrent.n_v_heads > 0) {
+    w.gate_width = w.out_width;
+    w.mixed_width = std::max(2 * w.q_width, recurrent.conv_channels);
+  }
   w.logit_rows = std::clamp<int64_t>(kLogitFloats / std::max<int64_t>(1, w.n_vocab), 1, chunk);
   return w;
 }
 
 uint64_t WorkspaceLayout::bytes() const noexcept {
-  const int64_t per_token = 3 * d_model + 2 * q_width + 2 * kv_width + 2 * d_ff;
+  const int64_t per_token = 3 * d_model + q_width + out_width + 2 * kv_width + 2 * d_ff +
+                            mixed_width + gate_width + 2 * n_v_heads;
   const int64_t floats = chunk * per_token + logit_rows * n_vocab;
   // int8 copies with their scales: one byte and a little per value of the three Linear inputs.
-  const int64_t derived = chunk * (d_model + q_width + d_ff) * 9 / 8;
+  const int64_t derived = chunk * (d_model + out_width + d_ff) * 9 / 8;
   return static_cast<uint64_t>(floats) * sizeof(float) + static_cast<uint64_t>(derived);
 }
 
@@ -46,7 +54,11 @@ Workspace::Workspace(Backend& backend, const WorkspaceLayout& layout) : layout_(
   q = make(backend, n, layout.q_width, "queries");
   k = make(backend, n, layout.kv_width, "keys");
   v = make(backend, n, layout.kv_width, "values");
-  attended = make(backend, n, layout.q_width, "attention output");
+  attended = make(backend, n, layout.out_width, "attention output");
+  mixed = make(backend, n, layout.mixed_width, "joint projections");
+  out_gate = make(backend, n, layout.gate_width, "output gates");
+  decay = make(backend, n, layout.n_v_heads, "decays");
+  beta = make(backend, n, layout.n_v_heads, "update rates");
   gate = make(backend, n, layout.d_ff, "feed-forward gate");
   up = make(backend, n, layout.d_ff, "feed-forward input");
   logits = make(backend, layout.logit_rows, layout.n_vocab, "logits");

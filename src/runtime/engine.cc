@@ -166,8 +166,13 @@ EngineImpl::EngineImpl(const std::string& path, const LoadOptions& options) {
   info_.n_vocab = config.n_vocab;
   info_.n_layers = config.n_layers;
   info_.d_model = config.d_model;
-  info_.n_heads = config.layers[0].n_heads;
-  info_.n_kv_heads = config.layers[0].n_kv_heads;
+  // Of the attention layers; a model may begin with others.
+  const auto attention = std::find_if(config.layers.begin(), config.layers.end(),
+                                      [](const LayerShape& layer) { return !layer.recurrent; });
+  if (attention != config.layers.end()) {
+    info_.n_heads = attention->n_heads;
+    info_.n_kv_heads = attention->n_kv_heads;
+  }
   info_.head_dim = config.head_dim;
   info_.d_ff = config.layers[0].d_ff;
   info_.model_context = config.context_length;

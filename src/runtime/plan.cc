@@ -22,6 +22,7 @@ constexpr int64_t kDefaultChunk = 256;
 constexpr double kTolerableOverflow = 0.25;
 constexpr std::string_view kWeights = "weights";
 constexpr std::string_view kKvCache = "KV cache";
+constexpr std::string_view kRecurrentState = "recurrent state";
 
 uint64_t saturating_add(uint64_t a, uint64_t b) {
   return checked_add(a, b).value_or(UINT64_MAX);
@@ -48,14 +49,17 @@ MemoryPlan plan_at(const Model& model, const GgufFile& file, const LoadOptions& 
   plan.model_context = model.config().context_length;
   plan.available_bytes = available.bytes;
   plan.limit_name = available.limit_name;
-  const uint64_t kv = model.state_layout(context, kv_type_of(options.kv)).bytes();
+  const StateLayout state = model.state_layout(context, kv_type_of(options.kv));
   const WorkspaceLayout workspace = model.workspace_layout(prefill_chunk_of(options, context));
   const auto logits = static_cast<uint64_t>(model.config().n_vocab) * sizeof(float);
   plan.items = {{std::string(kWeights), model.weight_bytes()},
-                {std::string(kKvCache), kv},
+                {std::string(kKvCache), state.kv_bytes()},
                 {"scratch", workspace.bytes()},
                 {"output buffers", 2 * logits},
                 {"tokenizer", tokenizer_bytes(file.metadata())}};
+  if (state.has_recurrent())
+    plan.items.insert(plan.items.begin() + 2,
+                      {std::string(kRecurrentState), state.recurrent_bytes()});
   for (const MemoryPlan::Item& item : plan.items)
     plan.total_bytes = saturating_add(plan.total_bytes, item.bytes);
   plan.fits = plan.total_bytes <= plan.available_bytes;

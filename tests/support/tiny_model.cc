@@ -77,7 +77,8 @@ std::vector<TinyTensor> tiny_tensors(const TinyModel& m) {
     tensors.push_back({name, TypeId::kF32, Shape{n}, gaussian(normal, n, 0.3)});
   };
   const bool gemma = m.architecture == "gemma3";
-  const bool head_norms = gemma || m.architecture == "qwen3";
+  const bool hybrid = m.architecture == "qwen35";
+  const bool head_norms = gemma || hybrid || m.architecture == "qwen3";
   const bool qkv_bias = m.architecture == "qwen2" || m.biases;
   // Rows of the embedding have about unit variance per element after gemma's scaling, too.
   const int64_t e = m.d_model;
@@ -89,7 +90,29 @@ std::vector<TinyTensor> tiny_tensors(const TinyModel& m) {
     const std::string p = "blk." + std::to_string(i) + ".";
     const int64_t q = m.n_heads * m.head_dim, kv = m.n_kv_heads * m.head_dim;
     norm(p + "attn_norm.weight", e);
-    weight(p + "attn_q.weight", e, q);
+    if (hybrid) norm(p + "post_attention_norm.weight", e);
+    if (hybrid && (i + 1) % m.interval != 0) {
+      const int64_t channels = (2 * m.n_k_heads + m.n_v_heads) * m.state_size;
+      const int64_t values = m.n_v_heads * m.state_size;
+      weight(p + "attn_qkv.weight", e, channels);
+      weight(p + "attn_gate.weight", e, values);
+      matrix(p + "ssm_alpha.weight", e, m.n_v_heads, TypeId::kBF16, false);
+      matrix(p + "ssm_beta.weight", e, m.n_v_heads, TypeId::kBF16, false);
+      matrix(p + "ssm_conv1d.weight", m.conv_kernel, channels, TypeId::kF32, false);
+      bias(p + "ssm_dt.bias", m.n_v_heads);
+      // From heads that remember long to heads that forget at once.
+      std::vector<float> decay = gaussian(normal, m.n_v_heads, 1.0);
+      for (float& a : decay)
+        a = -std::exp(2.0F * a - 2.0F);
+      tensors.push_back({p + "ssm_a", TypeId::kF32, Shape{m.n_v_heads}, decay});
+      norm(p + "ssm_norm.weight", m.state_size);
+      weight(p + "ssm_out.weight", values, e);
+      weight(p + "ffn_gate.weight", e, m.d_ff);
+      weight(p + "ffn_up.weight", e, m.d_ff);
+      weight(p + "ffn_down.weight", m.d_ff, e);
+      continue;
+    }
+    weight(p + "attn_q.weight", e, hybrid ? 2 * q : q);
     weight(p + "attn_k.weight", e, kv);
     weight(p + "attn_v.weight", e, kv);
     weight(p + "attn_output.weight", q, e);
@@ -109,7 +132,7 @@ std::vector<TinyTensor> tiny_tensors(const TinyModel& m) {
       norm(p + "attn_k_norm.weight", m.head_dim);
     }
     if (gemma) norm(p + "post_attention_norm.weight", e);
-    norm(p + "ffn_norm.weight", e);
+    if (!hybrid) norm(p + "ffn_norm.weight", e);
     weight(p + "ffn_gate.weight", e, m.d_ff);
     weight(p + "ffn_up.weight", e, m.d_ff);
     weight(p + "ffn_down.weight", m.d_ff, e);
@@ -144,6 +167,17 @@ Metadata tiny_metadata(const TinyModel& m) {
       u32("attention.sliding_window", m.sliding_window);
       u32("attention.sliding_window_pattern", m.sliding_pattern);
     }
+  }
+  if (m.architecture == "qwen35") {
+    f32("attention.layer_norm_rms_epsilon", 1e-6F);
+    f32("rope.freq_base", 1e6F);
+    u32("rope.dimension_count", m.n_rot);
+    u32("full_attention_interval", m.interval);
+    u32("ssm.conv_kernel", m.conv_kernel);
+    u32("ssm.state_size", m.state_size);
+    u32("ssm.group_count", m.n_k_heads);
+    u32("ssm.time_step_rank", m.n_v_heads);
+    u32("ssm.inner_size", m.n_v_heads * m.state_size);
   }
   std::vector<std::string> tokens = {"<unk>", "<s>", "</s>"};
   std::vector<int64_t> types = {2, 3, 3};

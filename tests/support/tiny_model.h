@@ -33,6 +33,8 @@ struct TinyModel {
   bool biases = false;  ///< llama only: the optional ones; qwen2 always has its own
   uint64_t seed = 1;
   int64_t sliding_window = 0, sliding_pattern = 3;  ///< gemma3
+  /// qwen35: every interval-th layer has full attention.
+  int64_t interval = 2, n_k_heads = 2, n_v_heads = 6, state_size = 64, conv_kernel = 4, n_rot = 16;
   /// Last changes before writing.
   std::function<void(Metadata&)> edit_metadata;
   std::function<void(std::vector<TinyTensor>&)> edit_tensors;

@@ -217,8 +217,9 @@ void CpuBackend::gated_unit(GatedUnit unit, Mat gate, Mat up, Mat out) {
   check_mat(gate, gate.rows, gate.cols, "gated_unit: gate");
   check_mat(up, gate.rows, gate.cols, "gated_unit: up");
   check_mat(out, gate.rows, gate.cols, "gated_unit: out");
-  const auto kernel =
-      unit == GatedUnit::kSilu ? kernels_.table.silu_gate : kernels_.table.gelu_gate;
+  const auto kernel = unit == GatedUnit::kSilu       ? kernels_.table.silu_gate
+                      : unit == GatedUnit::kGeluTanh ? kernels_.table.gelu_gate
+                                                     : kernels_.table.sigmoid_gate;
   const std::lock_guard lock(mutex_);
   for_rows(gate.rows, static_cast<double>(gate.cols) * 2, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r)

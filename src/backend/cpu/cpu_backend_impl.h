@@ -1,4 +1,5 @@
-/// The CPU backend's class; the operations are in cpu_backend.cc, linear.cc and attention.cc.
+/// The CPU backend's class; the operations are in cpu_backend.cc, linear.cc, attention.cc and
+/// delta_rule.cc.
 #pragma once
 
 #include <memory>
@@ -47,6 +48,10 @@ class CpuBackend final : public Backend {
   void rope(Mat x, int64_t n_heads, int64_t head_dim, int64_t first_position,
             const Rope& rope) override;
   void attention(const AttentionArgs& args, KvCache& cache) override;
+  void split_query_gate(Mat p, int64_t head_dim, Mat query, Mat gate) override;
+  void causal_conv(Mat x, const float* w, RecurrentState& state) override;
+  void delta_rule(const DeltaRuleArgs& args, RecurrentState& state) override;
+  void gated_rms_norm(Mat x, const float* w, int64_t group, float eps, Mat gate, Mat y) override;
   void gated_unit(GatedUnit unit, Mat gate, Mat up, Mat out) override;
   void add(Mat x, Mat y) override;
   void softcap(Mat x, float cap) override;

@@ -18,6 +18,7 @@ void set_elementwise(KernelTable& table) {
   table.scale = scale;
   table.silu_gate = silu_gate;
   table.gelu_gate = gelu_gate;
+  table.sigmoid_gate = sigmoid_gate;
   table.softcap = softcap;
   table.rope_half_split = rope_half_split;
   table.rope_interleaved = rope_interleaved;

@@ -8,5 +8,6 @@ namespace ts::ref {
 void set_unpackers(KernelTable& table);
 void set_products(KernelTable& table);
 void set_elementwise(KernelTable& table);
+void set_delta_rule(KernelTable& table);
 
 }  // namespace ts::ref

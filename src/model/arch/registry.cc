@@ -10,6 +10,7 @@ constexpr std::array kArchitectures = {
     Architecture{"qwen2", create_qwen2},
     Architecture{"qwen3", create_qwen3},
     Architecture{"gemma3", create_gemma3},
+    Architecture{"qwen35", create_qwen35},
 };
 
 }  // namespace

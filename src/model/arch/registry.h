@@ -24,6 +24,7 @@ const Architecture* find_architecture(std::string_view name) noexcept;
 std::unique_ptr<DecoderModel> create_llama(const ConfigReader& reader, int64_t n_vocab);
 std::unique_ptr<DecoderModel> create_qwen2(const ConfigReader& reader, int64_t n_vocab);
 std::unique_ptr<DecoderModel> create_qwen3(const ConfigReader& reader, int64_t n_vocab);
+std::unique_ptr<DecoderModel> create_qwen35(const ConfigReader& reader, int64_t n_vocab);
 std::unique_ptr<DecoderModel> create_gemma3(const ConfigReader& reader, int64_t n_vocab);
 
 }  // namespace ts

@@ -107,7 +107,7 @@ TinyModel family(const std::string& architecture) {
   return m;
 }
 
-const std::vector<std::string> kFamilies = {"llama", "qwen2", "qwen3", "gemma3"};
+const std::vector<std::string> kFamilies = {"llama", "qwen2", "qwen3", "gemma3", "qwen35"};
 
 TEST_F(Families, EveryWeightType) {
   struct Type {
@@ -209,6 +209,30 @@ TEST_F(Families, Gemma3WithoutWindowAndWithSoftcap) {
     md.set("gemma3.final_logit_softcapping", MetadataValue::f32(1.5F));
   };
   check(capped, "softcap");
+}
+
+TEST_F(Families, HybridsWithWholeBlocksOfTheGrid) {
+  // Long enough for the recurrence's chunked form and a rest.
+  TinyModel m = family("qwen35");
+  m.n_layers = 4;
+  m.interval = 4;
+  const std::string path = write(m);
+  const auto ids = some_ids(150, m.n_vocab);
+  const auto want = test::reference_logits(path, ids);
+  EXPECT_LT(compare(engine_logits(path, ids, options(true)), want).worst, 1e-3);
+}
+
+TEST_F(Families, HybridShapes) {
+  for (const int64_t n_v : {1, 2, 5}) {
+    TinyModel m = family("qwen35");
+    m.n_k_heads = 1;
+    m.n_v_heads = n_v;
+    m.state_size = 24;
+    m.conv_kernel = n_v + 1;
+    m.n_rot = 64;
+    m.tied = true;
+    check(m, "value heads " + std::to_string(n_v), false);
+  }
 }
 
 TEST_F(Families, WindowChangesTheResult) {

@@ -139,12 +139,87 @@ class Reference {
     }
   }
 
+  bool hybrid() const { return arch_ == "qwen35"; }
+
+  static double sigmoid(double v) { return 1 / (1 + std::exp(-v)); }
+
+  /// One gated delta net over all rows h (normalised); its output before the residual.
+  std::vector<Vec> delta_net(const std::string& p, const std::vector<Vec>& h) const {
+    const auto dim = static_cast<size_t>(integer("ssm.state_size", 0));
+    const auto n_k = static_cast<size_t>(integer("ssm.group_count", 0));
+    const auto n_v = static_cast<size_t>(integer("ssm.time_step_rank", 0));
+    const auto taps = static_cast<size_t>(integer("ssm.conv_kernel", 0));
+    const Vec& conv = tensors_.at(p + "ssm_conv1d.weight");
+    std::vector<Vec> u, out;
+    std::vector<Vec> states(n_v, Vec(dim * dim));  // [value][key]
+    for (size_t t = 0; t < h.size(); ++t) {
+      u.push_back(times(p + "attn_qkv", h[t]));
+      const Vec z = times(p + "attn_gate", h[t]);
+      const Vec a = times(p + "ssm_alpha", h[t]), b = times(p + "ssm_beta", h[t]);
+      Vec c(u[t].size());
+      for (size_t channel = 0; channel < c.size(); ++channel) {
+        for (size_t back = 0; back < taps && back <= t; ++back)
+          c[channel] += conv[channel * taps + taps - 1 - back] * u[t - back][channel];
+        c[channel] *= sigmoid(c[channel]);
+      }
+      const auto unit = [&](size_t begin) {
+        Vec part(c.begin() + static_cast<std::ptrdiff_t>(begin),
+                 c.begin() + static_cast<std::ptrdiff_t>(begin + dim));
+        double squares = 0;
+        for (const double v : part)
+          squares += v * v;
+        for (double& v : part)
+          v /= std::max(std::sqrt(squares), eps_);
+        return part;
+      };
+      Vec y(n_v * dim);
+      for (size_t head = 0; head < n_v; ++head) {
+        const Vec q = unit(head % n_k * dim), k = unit((n_k + head % n_k) * dim);
+        const double drive = a[head] + tensors_.at(p + "ssm_dt.bias")[head];
+        const double decay = std::exp(tensors_.at(p + "ssm_a")[head] * std::log1p(std::exp(drive)));
+        Vec& s = states[head];
+        Vec o(dim);
+        for (size_t j = 0; j < dim; ++j) {
+          double read = 0;
+          for (size_t i = 0; i < dim; ++i)
+            read += (s[j * dim + i] *= decay) * k[i];
+          const double d = sigmoid(b[head]) * (c[(2 * n_k + head) * dim + j] - read);
+          for (size_t i = 0; i < dim; ++i)
+            o[j] += (s[j * dim + i] += d * k[i]) * q[i] / std::sqrt(static_cast<double>(dim));
+        }
+        o = norm(o, p + "ssm_norm.weight");
+        for (size_t j = 0; j < dim; ++j)
+          y[head * dim + j] = o[j] * z[head * dim + j] * sigmoid(z[head * dim + j]);
+      }
+      out.push_back(times(p + "ssm_out", y));
+    }
+    return out;
+  }
+
   void run_layer(int64_t layer, std::vector<Vec>& x) const {
     const std::string p = "blk." + std::to_string(layer) + ".";
-    std::vector<Vec> qs, ks, vs;
+    if (tensors_.count(p + "ssm_a") != 0) {
+      std::vector<Vec> h;
+      for (const Vec& row : x)
+        h.push_back(norm(row, p + "attn_norm.weight"));
+      const std::vector<Vec> mixed = delta_net(p, h);
+      for (size_t t = 0; t < x.size(); ++t) {
+        add(x[t], mixed[t], "");
+        feed_forward(p, x[t]);
+      }
+      return;
+    }
+    std::vector<Vec> qs, ks, vs, gates;
     for (size_t t = 0; t < x.size(); ++t) {
       const Vec a = norm(x[t], p + "attn_norm.weight");
       Vec q = times(p + "attn_q", a), k = times(p + "attn_k", a);
+      if (hybrid()) {  // per head: query, then gate
+        Vec query, gate;
+        for (size_t i = 0; i < q.size(); ++i)
+          (i / static_cast<size_t>(head_) % 2 == 0 ? query : gate).push_back(q[i]);
+        q = query;
+        gates.push_back(gate);
+      }
       if (tensors_.count(p + "attn_q_norm.weight") != 0) {
         q = norm(q, p + "attn_q_norm.weight");
         k = norm(k, p + "attn_k_norm.weight");
@@ -159,21 +234,28 @@ class Reference {
       Vec attended(static_cast<size_t>(heads_ * head_));
       for (int64_t h = 0; h < heads_; ++h)
         attend(layer, t, h, qs[t], ks, vs, attended);
-      add(x[t], times(p + "attn_output", attended), p + "post_attention_norm.weight");
-      const Vec f = norm(x[t], p + "ffn_norm.weight");
-      Vec gate = times(p + "ffn_gate", f);
-      const Vec up = times(p + "ffn_up", f);
-      for (size_t i = 0; i < gate.size(); ++i) {
-        const double g = gate[i];
-        const double unit =
-            gemma()
-                ? 0.5 * g *
-                      (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (g + 0.044715 * g * g * g)))
-                : g / (1 + std::exp(-g));
-        gate[i] = unit * up[i];
-      }
-      add(x[t], times(p + "ffn_down", gate), p + "post_ffw_norm.weight");
+      for (size_t i = 0; hybrid() && i < attended.size(); ++i)
+        attended[i] *= sigmoid(gates[t][i]);
+      add(x[t], times(p + "attn_output", attended),
+          hybrid() ? "" : p + "post_attention_norm.weight");
+      feed_forward(p, x[t]);
     }
+  }
+
+  void feed_forward(const std::string& p, Vec& x) const {
+    const Vec f = norm(x, p + (hybrid() ? "post_attention_norm.weight" : "ffn_norm.weight"));
+    Vec gate = times(p + "ffn_gate", f);
+    const Vec up = times(p + "ffn_up", f);
+    for (size_t i = 0; i < gate.size(); ++i) {
+      const double g = gate[i];
+      const double unit =
+          gemma()
+              ? 0.5 * g *
+                    (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (g + 0.044715 * g * g * g)))
+              : g * sigmoid(g);
+      gate[i] = unit * up[i];
+    }
+    add(x, times(p + "ffn_down", gate), p + "post_ffw_norm.weight");
   }
 
   void attend(int64_t layer, size_t t, int64_t h, const Vec& q, const std::vector<Vec>& ks,

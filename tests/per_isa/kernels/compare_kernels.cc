@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <memory>
 
 #include <gtest/gtest.h>
 
@@ -70,7 +71,9 @@ void expect_complete(const KernelTable& t, const char* isa) {
                    t.add && t.silu_gate && t.gelu_gate && t.softcap && t.rope_half_split &&
                    t.rope_interleaved && t.scale && t.f32_to_f16 && t.dequantize32 &&
                    t.attention_scores && t.softmax_terms && t.attention_values && t.exp &&
-                   t.scaled_add;
+                   t.scaled_add && t.sigmoid_gate && t.l2_norm && t.conv_taps && t.delta_gates &&
+                   t.delta_tokens && t.delta_chunk_products && t.delta_chunk_weights &&
+                   t.delta_chunk;
   EXPECT_TRUE(all) << isa << ": an operation has no implementation";
 }
 
@@ -295,6 +298,8 @@ void compare_elementwise(const KernelTable& c, const KernelTable& r, const char*
     both("scaled_add",
          [&](const KernelTable& t, V& v) { t.scaled_add(v.data(), y.data(), n, 0.3F, 1.9F); });
     both("silu", [&](const KernelTable& t, V& v) { t.silu_gate(v.data(), y.data(), n, v.data()); });
+    both("sigmoid gate",
+         [&](const KernelTable& t, V& v) { t.sigmoid_gate(v.data(), y.data(), n, v.data()); });
     both("gelu", [&](const KernelTable& t, V& v) { t.gelu_gate(v.data(), y.data(), n, v.data()); });
     both("softcap", [&](const KernelTable& t, V& v) { t.softcap(v.data(), n, 30.0F); });
     both("rms_norm",
@@ -334,6 +339,91 @@ void compare_elementwise(const KernelTable& c, const KernelTable& r, const char*
   c.softmax_terms(again.data(), 64, &max_again, &sum_again);
   EXPECT_EQ(sum, sum_again) << name;
   EXPECT_EQ(max, max_again) << name;
+}
+
+void compare_delta_rule(const KernelTable& c, const KernelTable& r, const char* isa) {
+  const std::string name = isa;
+  for (const size_t dim : {1u, 3u, 8u, 16u, 33u, 128u}) {
+    const std::string what = name + " head size " + std::to_string(dim);
+    const size_t stride = 3 * dim + 1, n = kDeltaChunk;
+    std::vector<float> rows = random_values(n * stride, 1), gates = random_values(n * 2, 2);
+    const std::vector<float> bias = random_values(2, 3), scale = {-0.01F, -3.0F};
+    gates[4] = 100.0F;
+    gates[7] = -100.0F;
+    const auto norm = [&](const KernelTable& t, std::vector<float>& v) {
+      for (size_t i = 0; i < n; ++i) {
+        t.l2_norm(&v[i * stride], dim, 1e-6F, 0.5F, &v[i * stride]);
+        t.l2_norm(&v[i * stride + dim], dim, 1e-6F, 1.0F, &v[i * stride + dim]);
+      }
+    };
+    std::vector<float> again = rows;
+    norm(r, rows);
+    norm(c, again);
+    expect_same(again, rows, what + " l2 norm");
+    std::vector<float> decay(n * 2), beta(n * 2), decay_again(n * 2), beta_again(n * 2);
+    for (size_t i = 0; i < n; ++i) {
+      r.delta_gates(&gates[2 * i], bias.data(), scale.data(), &gates[2 * i], 2, &decay[2 * i],
+                    &beta[2 * i]);
+      c.delta_gates(&gates[2 * i], bias.data(), scale.data(), &gates[2 * i], 2, &decay_again[2 * i],
+                    &beta_again[2 * i]);
+    }
+    expect_same(decay_again, decay, what + " decay");
+    expect_same(beta_again, beta, what + " beta");
+
+    for (const size_t head : {0u, 1u}) {
+      for (const size_t width : {1u, 13u, 32u}) {
+        const auto run = [&](const KernelTable& t, bool chunk) {
+          std::vector<float> out = random_values(dim * kDeltaWidth, 4);  // the state
+          std::vector<float> o(n * width);
+          std::vector<float> v = random_values(n * width, 5);
+          DeltaTokens tokens{};
+          tokens.q = rows.data();
+          tokens.k = rows.data() + dim;
+          tokens.v = v.data();
+          tokens.o = o.data();
+          tokens.log_decay = decay.data() + head;
+          tokens.beta = beta.data() + head;
+          tokens.n = n;
+          tokens.head_dim = dim;
+          tokens.width = width;
+          tokens.qk_stride = stride;
+          tokens.v_stride = tokens.o_stride = width;
+          tokens.gate_stride = 2;
+          if (chunk) {
+            std::vector<float> scratch(dim * n), kk(n * n), qk(n * n);
+            t.delta_chunk_products(tokens.q, tokens.k, stride, dim, scratch.data(), kk.data(),
+                                   qk.data());
+            auto weights = std::make_unique<DeltaChunkWeights>();
+            t.delta_chunk_weights(kk.data(), qk.data(), tokens.log_decay, tokens.beta, 2,
+                                  weights.get());
+            for (size_t i = 0; i < n; ++i) {
+              for (size_t s = 0; s <= i; ++s) {
+                out.push_back(weights->a[i * n + s]);
+                out.push_back(weights->p[i * n + s]);
+              }
+            }
+            t.delta_chunk(out.data(), &tokens, weights.get());
+          } else {
+            t.delta_tokens(out.data(), &tokens);
+          }
+          out.insert(out.end(), o.begin(), o.end());
+          return out;
+        };
+        expect_same(run(c, false), run(r, false), what + " tokens");
+        expect_same(run(c, true), run(r, true), what + " chunk");
+      }
+    }
+  }
+  for (const size_t n : {1u, 7u, 8u, 100u, 513u}) {
+    const std::vector<float> x = random_values(4 * n, 6), w = random_values(4 * n, 7);
+    for (const size_t taps : {1u, 2u, 4u}) {
+      const float* rows[4] = {&x[0], &x[n], &x[2 * n], &x[3 * n]};
+      std::vector<float> want(n, kNan), got(n, kNan);
+      r.conv_taps(rows, w.data(), n, taps, n, want.data());
+      c.conv_taps(rows, w.data(), n, taps, n, got.data());
+      expect_same(got, want, name + " convolution");
+    }
+  }
 }
 
 }  // namespace ts::per_isa

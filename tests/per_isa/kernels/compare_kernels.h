@@ -16,6 +16,8 @@ void compare_float_products(const KernelTable& candidate, const KernelTable& ref
 void compare_quantizer(const KernelTable& candidate, const KernelTable& reference, const char* isa);
 void compare_elementwise(const KernelTable& candidate, const KernelTable& reference,
                          const char* isa);
+void compare_delta_rule(const KernelTable& candidate, const KernelTable& reference,
+                        const char* isa);
 /// Every function is there; only int_gemv may be absent.
 void expect_complete(const KernelTable& table, const char* isa);
 

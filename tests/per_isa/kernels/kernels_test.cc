@@ -43,6 +43,10 @@ TEST_P(EveryIsa, Elementwise) {
   per_isa::compare_elementwise(table(), reference(), isa());
 }
 
+TEST_P(EveryIsa, DeltaRule) {
+  per_isa::compare_delta_rule(table(), reference(), isa());
+}
+
 std::vector<std::string> isas_here() {
   std::vector<std::string> out;
   for (const std::string_view isa : available_isas(cpu_features()))

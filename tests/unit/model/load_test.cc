@@ -97,7 +97,7 @@ TinyTensor& find(std::vector<TinyTensor>& tensors, const std::string& name) {
 }
 
 TEST_F(Load, AllFamiliesLoad) {
-  for (const char* name : {"llama", "qwen2", "qwen3", "gemma3"})
+  for (const char* name : {"llama", "qwen2", "qwen3", "gemma3", "qwen35"})
     EXPECT_EQ(load(small(name)).kind, "ok");
 }
 

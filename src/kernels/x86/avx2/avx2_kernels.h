@@ -10,5 +10,6 @@ void set_int_formats(KernelTable* table);     // int_formats.cc: unpack and dire
 void set_int_tile(KernelTable* table);        // int_tile.cc
 void set_float_products(KernelTable* table);  // float_products.cc
 void set_elementwise(KernelTable* table);     // elementwise.cc
+void set_delta_rule(KernelTable* table);      // delta_rule.cc
 
 }  // namespace ts::avx2

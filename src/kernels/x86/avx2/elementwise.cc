@@ -84,6 +84,12 @@ void silu_gate8(const float* gate, const float* up, size_t n, float* out) {
   });
 }
 
+void sigmoid_gate8(const float* gate, const float* x, size_t n, float* out) {
+  map8(gate, x, n, out, [](__m256 g, __m256 v) {
+    return _mm256_div_ps(v, _mm256_add_ps(_mm256_set1_ps(1.0F), exp8(negated(g))));
+  });
+}
+
 void gelu_gate8(const float* gate, const float* up, size_t n, float* out) {
   map8(gate, up, n, out, [](__m256 g, __m256 u) {
     const __m256 cubic = _mm256_add_ps(
@@ -216,6 +222,7 @@ void set_elementwise(KernelTable* table) {
   table->scale = scale;
   table->silu_gate = silu_gate8;
   table->gelu_gate = gelu_gate8;
+  table->sigmoid_gate = sigmoid_gate8;
   table->softcap = softcap;
   table->rope_half_split = rope_half_split;
   table->rope_interleaved = rope_interleaved;

@@ -9,6 +9,7 @@ void overlay_avx2(KernelTable* table) {
   avx2::set_int_tile(table);
   avx2::set_float_products(table);
   avx2::set_elementwise(table);
+  avx2::set_delta_rule(table);
 }
 
 }  // namespace ts

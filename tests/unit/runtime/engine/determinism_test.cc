@@ -1,5 +1,6 @@
 // The same logits, bit for bit, whatever the number of threads, the size of the prefill chunks and
 // the way the sequence was built up.
+#include <atomic>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -8,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <tensorsharp/engine.hpp>
+#include <tensorsharp/error.hpp>
 
 #include "support/temp_dir.h"
 #include "support/tiny_model.h"
@@ -60,7 +62,12 @@ TEST_P(Determinism, ThreadsAndChunks) {
   }
 }
 
-TEST_P(Determinism, PieceByPieceEqualsAtOnce) {
+/// Families whose state is keys and values alone: any way of building it up gives the same bits.
+class AttentionOnly : public Determinism {};
+/// Families with recurrent layers: the same bits for pieces that end on the grid of 64 tokens.
+class Hybrid : public Determinism {};
+
+TEST_P(AttentionOnly, PieceByPieceEqualsAtOnce) {
   for (const KvCacheType kv : {KvCacheType::kF32, KvCacheType::kF16, KvCacheType::kQ8}) {
     const auto engine = load(2, 128, kv);
     const auto expected = all_logits(*engine);
@@ -82,7 +89,7 @@ TEST_P(Determinism, PieceByPieceEqualsAtOnce) {
   }
 }
 
-TEST_P(Determinism, CutAndContinueEqualsAColdRun) {
+TEST_P(AttentionOnly, CutAndContinueEqualsAColdRun) {
   const auto engine = load(2);
   const auto expected = last(all_logits(*engine));
   const auto session = engine->new_session();
@@ -96,6 +103,101 @@ TEST_P(Determinism, CutAndContinueEqualsAColdRun) {
   EXPECT_EQ(logits, expected);
   session->reset();
   session->eval(ids_, logits);
+  EXPECT_EQ(logits, expected);
+}
+
+TEST_P(Hybrid, PiecesOnTheGridEqualAtOnceAndOthersAgree) {
+  for (const bool exact : {false, true}) {
+    const auto engine = load(2, 128, KvCacheType::kF32, exact);
+    const auto expected = last(all_logits(*engine));
+    std::vector<float> logits(kVocab);
+    const auto session = engine->new_session();
+    session->eval(std::span(ids_).first(64), {});
+    session->eval(std::span(ids_).subspan(64, 64), {});
+    for (size_t i = 128; i < ids_.size(); ++i)
+      session->eval(std::span(ids_).subspan(i, 1), logits);
+    EXPECT_EQ(logits, expected);
+  }
+  const auto engine = load(2, 128, KvCacheType::kF32, true);
+  const auto expected = last(all_logits(*engine));
+  std::vector<float> logits(kVocab);
+  const auto uneven = engine->new_session();
+  uneven->eval(std::span(ids_).first(37), {});
+  uneven->eval(std::span(ids_).subspan(37, 91), {});
+  uneven->eval(std::span(ids_).subspan(128), logits);
+  for (size_t i = 0; i < logits.size(); ++i)
+    EXPECT_NEAR(logits[i], expected[i], 1e-4);
+}
+
+TEST_P(Hybrid, SequencesAreResetForkedAndSaved) {
+  const auto engine = load(2);
+  const auto expected = last(all_logits(*engine));
+  const auto session = engine->new_session();
+  session->eval(std::span(ids_).first(128), {});
+  const auto fork = session->fork();
+  const std::string file = (directory_.path() / "session").string();
+  session->save(file, false);
+  std::vector<float> logits(kVocab);
+  session->eval(std::vector<int32_t>(60, 5), logits);
+  EXPECT_NE(logits, expected);
+  session->reset();
+  session->eval(ids_, logits);
+  EXPECT_EQ(logits, expected);
+
+  logits.assign(kVocab, 0);
+  fork->eval(std::span(ids_).subspan(128), logits);
+  EXPECT_EQ(logits, expected);
+  const auto loaded = engine->new_session();
+  loaded->eval(std::vector<int32_t>(7, 3), {});
+  loaded->load(file);
+  EXPECT_EQ(loaded->position(), 128);
+  loaded->eval(std::span(ids_).subspan(128), logits);
+  EXPECT_EQ(logits, expected);
+}
+
+TEST_P(Hybrid, CannotBeCutInTheMiddle) {
+  const auto session = load(1)->new_session();
+  session->eval(std::span(ids_).first(30), {});
+  EXPECT_THROW(session->truncate(29), InvalidArgument);
+  EXPECT_EQ(session->position(), 30);
+  session->truncate(30);
+  session->truncate(0);
+  EXPECT_EQ(session->position(), 0);
+}
+
+TEST_P(Hybrid, AnotherPromptStartsAgainAndALongerOneContinues) {
+  const auto engine = load(2);
+  GenerateOptions options;
+  options.max_tokens = 5;
+  options.ignore_end = true;
+  options.sampling.temperature = 0;
+  const auto cold = engine->new_session()->generate(ids_, options);
+  const auto session = engine->new_session();
+  // A prompt that parts from the first one in the middle: the recurrent layers start again.
+  std::vector<int32_t> other = ids_;
+  other[100] = 7;
+  session->generate(other, options);
+  EXPECT_EQ(session->generate(ids_, options).token_ids, cold.token_ids);
+  // One that goes on where the sequence stands is not computed again.
+  std::vector<int32_t> longer(session->tokens().begin(), session->tokens().end());
+  longer.push_back(cold.token_ids.back());
+  longer.push_back(9);
+  const auto result = session->generate(longer, options);
+  EXPECT_EQ(result.cached_tokens, static_cast<int64_t>(longer.size()) - 2);
+}
+
+TEST_P(Hybrid, AnInterruptedPassLeavesAUsableSession) {
+  const auto engine = load(2, 64);
+  const auto expected = last(all_logits(*engine));
+  const auto session = engine->new_session();
+  session->eval(std::span(ids_).first(64), {});
+  const std::atomic<bool> up{true};
+  GenerateOptions options;
+  options.cancel = &up;
+  EXPECT_EQ(session->generate(ids_, options).stop_reason, StopReason::kCancelled);
+  EXPECT_EQ(session->position(), static_cast<int64_t>(session->tokens().size()));
+  std::vector<float> logits(kVocab);
+  session->eval(std::span(ids_).subspan(session->tokens().size()), logits);
   EXPECT_EQ(logits, expected);
 }
 
@@ -130,7 +232,10 @@ TEST_P(Determinism, KvTypesAgreeRoughly) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Determinism,
+                         testing::Values("llama", "qwen2", "qwen3", "gemma3", "qwen35"));
+INSTANTIATE_TEST_SUITE_P(Families, AttentionOnly,
                          testing::Values("llama", "qwen2", "qwen3", "gemma3"));
+INSTANTIATE_TEST_SUITE_P(Families, Hybrid, testing::Values("qwen35"));
 
 }  // namespace
 }  // namespace ts
