@@ -134,7 +134,8 @@ TEST_F(LoadHybrid, DamagedKeysAreNamed) {
     m.edit_metadata = [&](Metadata& md) { md.set("qwen35." + key, value); };
     // A head count of zero everywhere makes all layers recurrent, so a tensor is reported.
     const std::string what = refusal(m);
-    EXPECT_TRUE(contains(what, key) || contains(what, "blk.")) << key << ": " << what;
+    const std::string name = key.substr(key.find('.') + 1);
+    EXPECT_TRUE(contains(what, name) || contains(what, "blk.")) << key << ": " << what;
     EXPECT_TRUE(contains(what, "m.gguf")) << what;
   }
   for (const std::string key : {"ssm.conv_kernel", "ssm.state_size", "ssm.group_count",

@@ -113,8 +113,8 @@ TEST_P(Hybrid, PiecesOnTheGridEqualAtOnceAndOthersAgree) {
     std::vector<float> logits(kVocab);
     const auto session = engine->new_session();
     session->eval(std::span(ids_).first(64), {});
-    session->eval(std::span(ids_).subspan(64, 64), {});
-    for (size_t i = 128; i < ids_.size(); ++i)
+    session->eval(std::span(ids_).subspan(64, 128), {});
+    for (size_t i = 192; i < ids_.size(); ++i)
       session->eval(std::span(ids_).subspan(i, 1), logits);
     EXPECT_EQ(logits, expected);
   }
