@@ -6,10 +6,8 @@ namespace ts {
 namespace {
 
 constexpr std::array kArchitectures = {
-    Architecture{"llama", create_llama},
-    Architecture{"qwen2", create_qwen2},
-    Architecture{"qwen3", create_qwen3},
-    Architecture{"gemma3", create_gemma3},
+    Architecture{"llama", create_llama},   Architecture{"qwen2", create_qwen2},
+    Architecture{"qwen3", create_qwen3},   Architecture{"gemma3", create_gemma3},
     Architecture{"qwen35", create_qwen35},
 };
 
