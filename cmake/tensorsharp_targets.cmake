@@ -59,9 +59,12 @@ endfunction()
 
 # ts_library(NAME SOURCES a.cc ... [DEPENDS ts_base ...] [LINK fmt::fmt ...])
 # One static, position-independent library per source folder. DEPENDS are folders below it.
+# With TENSORSHARP_UNITY several sources are compiled at once, which halves a clean build; a source
+# that cannot share a translation unit sets SKIP_UNITY_BUILD_INCLUSION.
 function(ts_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LINK" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ${TENSORSHARP_UNITY} UNITY_BUILD_BATCH_SIZE 6)
   target_link_libraries(${name} PUBLIC ts_options ${ARG_DEPENDS}
                         PRIVATE ${ARG_LINK} fmt::fmt nlohmann_json::nlohmann_json)
   target_precompile_headers(${name} REUSE_FROM ts_library_headers)
@@ -73,6 +76,7 @@ endfunction()
 function(ts_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPENDS;LINK;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ${TENSORSHARP_UNITY} UNITY_BUILD_BATCH_SIZE 6)
   target_link_libraries(${name} PRIVATE ts_options ${ARG_DEPENDS} ${ARG_LINK} GTest::gtest
                                         GTest::gmock GTest::gtest_main fmt::fmt
                                         nlohmann_json::nlohmann_json)

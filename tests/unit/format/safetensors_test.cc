@@ -30,14 +30,14 @@ std::string file_of(const std::string& header, const std::string& data = {}) {
 }
 
 /// The parsed file; it keeps its bytes alive.
-std::shared_ptr<const Safetensors> parse(std::string bytes) {
+std::shared_ptr<const Safetensors> parse_safetensors(std::string bytes) {
   const auto kept = std::make_shared<const std::string>(std::move(bytes));
   const auto file = Safetensors::parse(as_bytes(*kept), "m.safetensors");
   return {file.get(), [kept, file](const Safetensors*) {}};
 }
 
 std::string message_of(const std::string& bytes) {
-  const auto e = catch_error([&] { parse(bytes); });
+  const auto e = catch_error([&] { parse_safetensors(bytes); });
   EXPECT_EQ(e.code, ErrorCode::kFormat) << e.message;
   EXPECT_THAT(e.message, HasSubstr("m.safetensors"));
   return e.message;
@@ -54,7 +54,7 @@ TEST(SafetensorsTest, ReadsTheWorkedExample) {
       R"({"b":{"dtype":"BF16","shape":[2,3],"data_offsets":[0,12]},"s":{"dtype":"F32","shape":[],"data_offsets":[12,16]}})";
   ASSERT_EQ(header.size(), 112u);
   const std::string data("\x80\x3f\x00\xc0\x00\x3f\x40\x40\x80\x3e\x80\xbf\x00\x00\xc0\x3f", 16);
-  const auto file = parse(file_of(header, data));
+  const auto file = parse_safetensors(file_of(header, data));
   ASSERT_EQ(file->tensors().size(), 2u);
   const SafetensorsEntry* b = file->find("b");
   ASSERT_NE(b, nullptr);
@@ -71,9 +71,9 @@ TEST(SafetensorsTest, ReadsTheWorkedExample) {
 }
 
 TEST(SafetensorsTest, AcceptsEmptyFilesMetadataAndExtraFields) {
-  EXPECT_TRUE(parse(file_of("{}      "))->tensors().empty());
-  EXPECT_TRUE(parse(file_of("{}"))->tensors().empty());
-  const auto file = parse(file_of(
+  EXPECT_TRUE(parse_safetensors(file_of("{}      "))->tensors().empty());
+  EXPECT_TRUE(parse_safetensors(file_of("{}"))->tensors().empty());
+  const auto file = parse_safetensors(file_of(
       R"({"__metadata__":{"format":"pt","a":"b"},"z":{"new":[{"x":[1,"dtype",null]},2.5],"dtype":"U8","shape":[2],"data_offsets":[1,3]},"a":{"dtype":"NEW7","shape":[5,5],"data_offsets":[0,1],"more":{}},"none":{"dtype":"F32","shape":[0,4],"data_offsets":[1,1]}})",
       "123"));
   EXPECT_EQ(file->metadata().at("format"), "pt");
@@ -180,17 +180,17 @@ TEST(SafetensorsTest, DeepNestingIsRefused) {
   const std::string deep = "{\"a\":{\"x\":" + std::string(200000, '[') + std::string(200000, ']') +
                            ",\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}";
   EXPECT_THAT(message_of(file_of(deep)), HasSubstr("deep"));
-  EXPECT_EQ(
-      catch_error([&] {
-        parse(file_of("{\"a\":[" + std::string(100000, '[') + std::string(100000, ']') + "]}"));
-      }).code,
-      ErrorCode::kFormat);
+  EXPECT_EQ(catch_error([&] {
+              parse_safetensors(
+                  file_of("{\"a\":[" + std::string(100000, '[') + std::string(100000, ']') + "]}"));
+            }).code,
+            ErrorCode::kFormat);
 }
 
 TEST(SafetensorsTest, EveryCutIsAnError) {
   const std::string whole =
       file_of("{\"a\":" + u8(0, 100) + ",\"b\":" + u8(100, 150) + "}", test::test_bytes(150));
-  EXPECT_NO_THROW(parse(whole));
+  EXPECT_NO_THROW(parse_safetensors(whole));
   for (size_t n = 0; n < whole.size(); ++n)
     message_of(whole.substr(0, n));
 }

@@ -26,7 +26,7 @@ std::string marked(const RenderedPrompt& prompt) {
   return out + prompt.text.substr(at);
 }
 
-std::string render(const std::string& source) {
+std::string render_marked(const std::string& source) {
   const Json variables = {{"u", "ab<X>cd"},
                           {"sp", "  é x "},
                           {"l", {"p", "q"}},
@@ -36,39 +36,43 @@ std::string render(const std::string& source) {
 }
 
 TEST(Provenance, OperationsKeepIt) {
-  EXPECT_EQ(render("<s>{{ u }}<e>"), "<s>⟦ab<X>cd⟧<e>");
-  EXPECT_EQ(render("{{ bos_token }}{{ '<a>' + u + '<b>' }}"), "<bos><a>⟦ab<X>cd⟧<b>");
-  EXPECT_EQ(render("{{ '<a>' ~ u ~ 1 }}"), "<a>⟦ab<X>cd⟧1");
-  EXPECT_EQ(render("{{ u[1:4] }}|{{ u[0] }}|{{ ('-' ~ u)[::-1] }}"), "⟦b<X⟧|⟦a⟧|⟦dc>X<ba⟧-");
-  EXPECT_EQ(render("{{ ('[' ~ sp ~ ']').strip('[') }}|{{ sp | trim }}|"), "⟦  é x ⟧]|⟦é x⟧|");
-  EXPECT_EQ(render("{{ u.split('<X>') | join('<->') }}"), "⟦ab⟧<->⟦cd⟧");
-  EXPECT_EQ(render("{{ l | join(', ') }} {{ ', '.join(l) }}"), "⟦p⟧, ⟦q⟧ ⟦p⟧, ⟦q⟧");
-  EXPECT_EQ(render("{{ u.replace('<X>', '<t>') }} {{ 'a-b' | replace('-', u) }}"),
+  EXPECT_EQ(render_marked("<s>{{ u }}<e>"), "<s>⟦ab<X>cd⟧<e>");
+  EXPECT_EQ(render_marked("{{ bos_token }}{{ '<a>' + u + '<b>' }}"), "<bos><a>⟦ab<X>cd⟧<b>");
+  EXPECT_EQ(render_marked("{{ '<a>' ~ u ~ 1 }}"), "<a>⟦ab<X>cd⟧1");
+  EXPECT_EQ(render_marked("{{ u[1:4] }}|{{ u[0] }}|{{ ('-' ~ u)[::-1] }}"), "⟦b<X⟧|⟦a⟧|⟦dc>X<ba⟧-");
+  EXPECT_EQ(render_marked("{{ ('[' ~ sp ~ ']').strip('[') }}|{{ sp | trim }}|"),
+            "⟦  é x ⟧]|⟦é x⟧|");
+  EXPECT_EQ(render_marked("{{ u.split('<X>') | join('<->') }}"), "⟦ab⟧<->⟦cd⟧");
+  EXPECT_EQ(render_marked("{{ l | join(', ') }} {{ ', '.join(l) }}"), "⟦p⟧, ⟦q⟧ ⟦p⟧, ⟦q⟧");
+  EXPECT_EQ(render_marked("{{ u.replace('<X>', '<t>') }} {{ 'a-b' | replace('-', u) }}"),
             "⟦ab⟧<t>⟦cd⟧ a⟦ab<X>cd⟧b");
-  EXPECT_EQ(render("{{ u | upper }} {{ ('x' ~ u) | title }} {{ u.capitalize() }}"),
+  EXPECT_EQ(render_marked("{{ u | upper }} {{ ('x' ~ u) | title }} {{ u.capitalize() }}"),
             "⟦AB<X>CD⟧ X⟦ab<X>cd⟧ ⟦Ab<x>cd⟧");
-  EXPECT_EQ(render("{{ d | tojson }}"), "{\"⟦key⟧\": \"⟦val\\\"ue⟧\"}");
-  EXPECT_EQ(render("{{ d }} {{ l }}"), "{'⟦key⟧': '⟦val\"ue⟧'} ['⟦p⟧', '⟦q⟧']");
-  EXPECT_EQ(render("{{ '%s:%5s' % (u, l[0]) }} {{ '<{}>'.format(u) }}"),
+  EXPECT_EQ(render_marked("{{ d | tojson }}"), "{\"⟦key⟧\": \"⟦val\\\"ue⟧\"}");
+  EXPECT_EQ(render_marked("{{ d }} {{ l }}"), "{'⟦key⟧': '⟦val\"ue⟧'} ['⟦p⟧', '⟦q⟧']");
+  EXPECT_EQ(render_marked("{{ '%s:%5s' % (u, l[0]) }} {{ '<{}>'.format(u) }}"),
             "⟦ab<X>cd⟧:    ⟦p⟧ <⟦ab<X>cd⟧>");
-  EXPECT_EQ(render("{{ u * 2 }}{{ u | reverse }}"), "⟦ab<X>cdab<X>cddc>X<ba⟧");
-  EXPECT_EQ(render("{{ u | e }}|{{ l[0] | center(3) }}|{{ l[0] | indent(2, true) }}"),
+  EXPECT_EQ(render_marked("{{ u * 2 }}{{ u | reverse }}"), "⟦ab<X>cdab<X>cddc>X<ba⟧");
+  EXPECT_EQ(render_marked("{{ u | e }}|{{ l[0] | center(3) }}|{{ l[0] | indent(2, true) }}"),
             "⟦ab⟧&lt;⟦X⟧&gt;⟦cd⟧| ⟦p⟧ |  ⟦p⟧");
-  EXPECT_EQ(render("{% for k, v in d.items() %}{{ k }}={{ v }}{% endfor %}"), "⟦key⟧=⟦val\"ue⟧");
-  EXPECT_EQ(render("{% for c in l[0] ~ 'z' %}{{ c }},{% endfor %}"), "⟦p⟧,z,");
-  EXPECT_EQ(render("{% macro m(x) %}({{ x }}){% endmacro %}{{ m(u) | upper }}"), "(⟦AB<X>CD⟧)");
-  EXPECT_EQ(render("{% set t %}<{{ u }}>{% endset %}{{ t }}"), "<⟦ab<X>cd⟧>");
-  EXPECT_EQ(render("{% filter upper %}x{{ u }}{% endfilter %}"), "X⟦AB<X>CD⟧");
+  EXPECT_EQ(render_marked("{% for k, v in d.items() %}{{ k }}={{ v }}{% endfor %}"),
+            "⟦key⟧=⟦val\"ue⟧");
+  EXPECT_EQ(render_marked("{% for c in l[0] ~ 'z' %}{{ c }},{% endfor %}"), "⟦p⟧,z,");
+  EXPECT_EQ(render_marked("{% macro m(x) %}({{ x }}){% endmacro %}{{ m(u) | upper }}"),
+            "(⟦AB<X>CD⟧)");
+  EXPECT_EQ(render_marked("{% set t %}<{{ u }}>{% endset %}{{ t }}"), "<⟦ab<X>cd⟧>");
+  EXPECT_EQ(render_marked("{% filter upper %}x{{ u }}{% endfilter %}"), "X⟦AB<X>CD⟧");
   EXPECT_EQ(
-      render(
+      render_marked(
           "{% set ns = namespace(t='<a>') %}{% for x in l %}{% set ns.t = ns.t ~ x %}{% endfor %}"
           "{{ ns.t }}"),
       "<a>⟦pq⟧");
-  EXPECT_EQ(render("{{ u.partition('<X>')[1] }}{{ u.removeprefix('ab') }}{{ u | truncate(5, true, "
-                   "'#', 0) }}"),
-            "<X>⟦<X>cdab<X⟧#");
-  EXPECT_EQ(render("{{ (['x'] + l) | sort | first }}{{ l | max }}"), "⟦pq⟧");
-  EXPECT_EQ(render("{{ u if u else 'x' }}{{ nope | default(u) }}{{ 'x' | default(u) }}"),
+  EXPECT_EQ(
+      render_marked("{{ u.partition('<X>')[1] }}{{ u.removeprefix('ab') }}{{ u | truncate(5, true, "
+                    "'#', 0) }}"),
+      "<X>⟦<X>cdab<X⟧#");
+  EXPECT_EQ(render_marked("{{ (['x'] + l) | sort | first }}{{ l | max }}"), "⟦pq⟧");
+  EXPECT_EQ(render_marked("{{ u if u else 'x' }}{{ nope | default(u) }}{{ 'x' | default(u) }}"),
             "⟦ab<X>cdab<X>cd⟧x");
 }
 
