@@ -25,7 +25,7 @@ test: ## Installs what the tests need, builds, runs the default tests
 	@scripts/install-deps.sh test
 	cmake --preset release -DTENSORSHARP_ENABLE_TESTS=ON -DTENSORSHARP_ENABLE_BENCH=OFF
 	cmake --build --preset release -j $(JOBS)
-	ctest --preset default -j $(JOBS) --repeat until-pass:3
+	ctest --preset default -j $(JOBS)
 
 test-slow: test ## Runs the suites that need a real model (fetches it)
 	$(PYTHON) tools/fetch_models.py smollm2-135m >/dev/null

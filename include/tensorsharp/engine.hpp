@@ -32,8 +32,11 @@ struct LoadOptions {
   int64_t context = 0;  ///< positions per session; 0 = min(model, 8192), less if memory is short
   KvCacheType kv = KvCacheType::kF16;
   int64_t prefill_chunk = 0;  ///< tokens per forward pass; 0 = choose. A multiple of 64
-  std::string force_pre;      ///< pre-tokenizer name instead of an unknown one in the file
-  bool self_check = true;     ///< compare the chosen kernels with the reference at load
+  /// Models with recurrent layers cannot forget their last tokens; a session remembers states of
+  /// earlier positions to go back to, in at most this many bytes. 0 = none.
+  uint64_t checkpoint_bytes = uint64_t{320} << 20;
+  std::string force_pre;   ///< pre-tokenizer name instead of an unknown one in the file
+  bool self_check = true;  ///< compare the chosen kernels with the reference at load
   /// (stage, done, total); may be empty.
   std::function<void(std::string_view, uint64_t, uint64_t)> progress;
   /// Polled during load; may be null.
@@ -170,14 +173,20 @@ class TS_API Session {
   virtual int64_t position() const = 0;  ///< tokens held
   virtual std::span<const int32_t> tokens() const = 0;
   virtual void reset() = 0;
-  /// Drops tokens from `length` on.
+  /// Drops tokens from `length` on. InvalidArgument when `length` is beyond position() or, with
+  /// recurrent layers, not a position that the session can go back to; see rewind_target().
   virtual void truncate(int64_t length) = 0;
+  /// The last position not after `length` that truncate() can go back to: `length` itself unless
+  /// the model has recurrent layers.
+  virtual int64_t rewind_target(int64_t length) const = 0;
 
   /// Appends tokens and computes them. `logits`: where to put f32 logits of the last token
   /// [n_vocab] or, with `all`, of every token [ids.size(), n_vocab]; empty = none are computed.
   /// Errors: InvalidArgument (bad id), ResourceExhausted (context full), FormatError (non-finite
-  /// logits: names the first bad tensor).
-  virtual void eval(std::span<const int32_t> ids, std::span<float> logits, bool all = false) = 0;
+  /// logits: names the first bad tensor), Cancelled once `cancel` is up (polled between layers;
+  /// null = never): the session then holds the tokens computed so far.
+  virtual void eval(std::span<const int32_t> ids, std::span<float> logits, bool all = false,
+                    const std::atomic<bool>* cancel = nullptr) = 0;
 
   /// Makes the session hold `prompt` (re-using the longest common prefix), then generates.
   /// `on_token` sees every token as it comes; returning false stops (kCancelled). Text that was
@@ -188,11 +197,13 @@ class TS_API Session {
       std::span<const int32_t> prompt, const GenerateOptions& options,
       const std::function<bool(const GeneratedToken&)>& on_token = {}) = 0;
 
-  /// Writes tokens and caches to a file that load() of a session of the same model reads.
-  virtual void save(const std::string& path, bool overwrite = true) const = 0;
-  /// Replaces the contents by a saved session. Errors: FormatError (damaged), InvalidArgument
-  /// (another model or KV type), ResourceExhausted (longer than the context).
-  virtual void load(const std::string& path) = 0;
+  /// Writes tokens, caches and states to a file that load() of a session of the same model reads.
+  /// `note` is kept beside them for the application (at most 64 MiB).
+  virtual void save(const std::string& path, bool overwrite = true,
+                    std::string_view note = {}) const = 0;
+  /// Replaces the contents by a saved session and returns the note. Errors: FormatError (damaged),
+  /// InvalidArgument (another model or KV type), ResourceExhausted (longer than the context).
+  virtual std::string load(const std::string& path) = 0;
   /// An independent session with the same contents.
   virtual std::unique_ptr<Session> fork() const = 0;
 };

@@ -84,6 +84,29 @@ std::vector<ChatMessage> chat_from_json(std::string_view json, const std::string
   return messages;
 }
 
+std::vector<ChatMessage> load_session(Session& session, const ChatSettings& settings) {
+  if (settings.load_session.empty()) return {};
+  const std::string note = session.load(settings.load_session);
+  return note.empty() ? std::vector<ChatMessage>{} : chat_from_json(note, settings.load_session);
+}
+
+void save_session(const Session& session, const ChatSettings& settings, const std::string& model,
+                  const std::vector<ChatMessage>& messages) {
+  if (settings.save_session.empty()) return;
+  session.save(settings.save_session,
+               settings.replace_session || settings.save_session == settings.load_session,
+               messages.empty() ? std::string() : chat_to_json(model, messages));
+}
+
+std::vector<int32_t> continued(const Engine& engine, const Session& session,
+                               const std::string& text, bool parse_special) {
+  const auto held = session.tokens();
+  std::vector<int32_t> ids(held.begin(), held.end());
+  const auto more = engine.tokenize(text, ids.empty(), parse_special);
+  ids.insert(ids.end(), more.begin(), more.end());
+  return ids;
+}
+
 std::string thinking_switch(const Engine& engine, bool on) {
   const auto chat_template = engine.chat_template();
   if (chat_template == nullptr ||
@@ -103,9 +126,20 @@ Chat::Chat(std::shared_ptr<const Engine> engine, ChatSettings settings, Console&
     console_.note("this model carries no chat template: it continues the text so far");
   }
   reset();
+  if (settings_.load_session.empty()) return;
+  messages_ = load_session(*session_, settings_);
+  console_.note_format("going on after {} tokens of {}", session_->position(),
+                       settings_.load_session);
 }
 
 int Chat::run() {
+  const int status = converse();
+  // After an interrupt too: what was said is not lost.
+  save_session(*session_, settings_, engine_->info().name, messages_);
+  return status;
+}
+
+int Chat::converse() {
   const auto directory = state_directory();
   LineEditor editor(directory.empty() ? directory : directory / "chat_history");
   console_.note("/help lists the commands, Ctrl-D leaves");
@@ -121,8 +155,8 @@ int Chat::run() {
       console_.note("");
       if (interrupted) return kInterrupted;
       interrupted = true;
+      rearm_interrupt();  // before it is offered
       console_.note("Ctrl-C again or Ctrl-D to leave");
-      rearm_interrupt();
       continue;
     }
     interrupted = false;
@@ -169,11 +203,7 @@ std::vector<int32_t> Chat::prompt_for(const std::string& text) {
     messages.push_back({"user", text});
     return engine_->tokenize_chat(messages, true, settings_.template_values);
   }
-  const auto held = session_->tokens();
-  std::vector<int32_t> ids(held.begin(), held.end());
-  const auto more = engine_->tokenize(text, ids.empty(), true);
-  ids.insert(ids.end(), more.begin(), more.end());
-  return ids;
+  return continued(*engine_, *session_, text, true);
 }
 
 void Chat::answer(const std::string& text) {

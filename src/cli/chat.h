@@ -16,15 +16,28 @@ namespace ts::cli {
 
 struct ChatSettings {
   GenerateOptions generate;
-  std::string system;           ///< system prompt; empty = none
-  std::string template_values;  ///< JSON object of template variables, or empty
-  bool raw = false;             ///< text goes on without a template
+  std::string system;            ///< system prompt; empty = none
+  std::string template_values;   ///< JSON object of template variables, or empty
+  bool raw = false;              ///< text goes on without a template
+  std::string load_session;      ///< go on with this saved session; empty = begin anew
+  std::string save_session;      ///< save the session here at the end; empty = do not
+  bool replace_session = false;  ///< save_session may exist
 };
 
 /// A saved conversation: {"format": "tensorsharp.chat", "version": 1, "model", "messages"}.
 std::string chat_to_json(const std::string& model, const std::vector<ChatMessage>& messages);
 /// FormatError naming `source` when it is not such a text.
 std::vector<ChatMessage> chat_from_json(std::string_view json, const std::string& source);
+
+/// Loads the session that `settings` names, if any, and returns its conversation (empty when it was
+/// text without a template).
+std::vector<ChatMessage> load_session(Session& session, const ChatSettings& settings);
+/// Saves the session where `settings` says, if anywhere, with the conversation.
+void save_session(const Session& session, const ChatSettings& settings, const std::string& model,
+                  const std::vector<ChatMessage>& messages);
+/// The tokens of a session and those of `text`, which goes on without a template.
+std::vector<int32_t> continued(const Engine& engine, const Session& session,
+                               const std::string& text, bool parse_special);
 
 /// The JSON object that switches a template's thinking; InvalidArgument when the model's template
 /// has no such switch.
@@ -38,6 +51,7 @@ class Chat {
   int run();
 
  private:
+  int converse();
   enum class Next { kGoOn, kQuit };
   Next command(std::string_view line);
   void answer(const std::string& text);

@@ -1,17 +1,27 @@
 #include "cli/interrupt.h"
 
+#include <cerrno>
 #include <csignal>
+#include <cstdint>
+
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 namespace ts::cli {
 namespace {
 
 std::atomic<bool> g_interrupted{false};
 CancelToken g_token;
+int g_event = -1;
 static_assert(std::atomic<bool>::is_always_lock_free, "the handler may only touch lock-free data");
 
 void on_interrupt(int /*signal*/) {
   g_interrupted.store(true, std::memory_order_relaxed);
   g_token.cancel();
+  const int kept = errno;
+  const uint64_t one = 1;
+  if (g_event >= 0) static_cast<void>(!write(g_event, &one, sizeof(one)));
+  errno = kept;
 }
 
 void arm(int signal) noexcept {
@@ -26,6 +36,7 @@ void arm(int signal) noexcept {
 }  // namespace
 
 void install_signal_handlers() noexcept {
+  if (g_event < 0) g_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   // A parent that ignores interrupts (nohup, background jobs) wants that kept.
   struct sigaction current = {};
   for (const int signal : {SIGINT, SIGTERM}) {
@@ -46,7 +57,13 @@ const CancelToken& interrupt_token() noexcept {
   return g_token;
 }
 
+int interrupt_event() noexcept {
+  return g_event;
+}
+
 void rearm_interrupt() noexcept {
+  uint64_t count = 0;
+  if (g_event >= 0) static_cast<void>(!read(g_event, &count, sizeof(count)));
   g_interrupted.store(false, std::memory_order_relaxed);
   g_token.reset();
   arm(SIGINT);

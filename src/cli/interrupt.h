@@ -16,6 +16,10 @@ void install_signal_handlers() noexcept;
 const std::atomic<bool>& interrupt_flag() noexcept;
 const CancelToken& interrupt_token() noexcept;
 
+/// A descriptor that becomes readable with the first interrupt, whichever thread took the signal:
+/// who waits for input polls it too. -1 when the system gave none.
+int interrupt_event() noexcept;
+
 /// Forgets an interrupt and arms the handler again (the chat goes on after a stopped answer).
 void rearm_interrupt() noexcept;
 

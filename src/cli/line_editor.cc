@@ -3,10 +3,13 @@
 #include <cerrno>
 #include <clocale>
 #include <cstdio>
+#include <cwchar>
 #include <system_error>
 
 #include <histedit.h>
+#include <poll.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <tensorsharp/error.hpp>
 
@@ -16,6 +19,38 @@ namespace ts::cli {
 namespace {
 
 constexpr int kHistoryLines = 1000;
+constexpr wchar_t kEndOfTransmission = 4;  // Ctrl-D
+
+/// Waits for a byte or an interrupt, wherever and whenever the signal came. 1 = a byte, 0 = end of
+/// input, -1 = interrupt or error.
+int read_byte(char& byte) {
+  while (true) {
+    pollfd wait[2] = {{STDIN_FILENO, POLLIN, 0}, {interrupt_event(), POLLIN, 0}};
+    const int ready = poll(wait, 2, -1);
+    if (interrupt_flag().load()) return -1;
+    if (ready < 0 && errno != EINTR) return -1;
+    if (ready <= 0 || wait[0].revents == 0) continue;
+    const ssize_t count = ::read(STDIN_FILENO, &byte, 1);
+    if (count >= 0) return count > 0 ? 1 : 0;
+    if (errno != EINTR && errno != EAGAIN) return -1;
+  }
+}
+
+/// Reads one character for the editor; bytes that are no UTF-8 become U+FFFD.
+int read_character(EditLine* /*edit*/, wchar_t* out) {
+  std::mbstate_t state = {};
+  while (true) {
+    char byte = 0;
+    const int got = read_byte(byte);
+    if (got <= 0) return got;
+    const size_t used = std::mbrtowc(out, &byte, 1, &state);
+    if (used == static_cast<size_t>(-2)) continue;
+    if (used == static_cast<size_t>(-1)) *out = L'\uFFFD';
+    // A Ctrl-D typed before the editor had the terminal (during an answer) arrives as a zero.
+    if (used == 0) *out = kEndOfTransmission;
+    return 1;
+  }
+}
 
 }  // namespace
 
@@ -51,6 +86,7 @@ LineEditor::LineEditor(const std::filesystem::path& history_file)
   el_set(state_->edit, EL_PROMPT, &State::prompt_of);
   el_set(state_->edit, EL_EDITOR, "emacs");
   el_set(state_->edit, EL_HIST, history, state_->history);
+  el_set(state_->edit, EL_GETCFN, &read_character);
   el_set(state_->edit, EL_BIND, "^R", "em-inc-search-prev", nullptr);
   el_source(state_->edit, nullptr);  // the user's ~/.editrc
 }
@@ -75,6 +111,8 @@ LineStatus LineEditor::read(const std::string& prompt, std::string& line) {
   while (true) {
     int count = 0;
     errno = 0;
+    // Take the terminal before the prompt is seen: what is typed from then on is the editor's.
+    el_set(state_->edit, EL_PREP_TERM, 1);
     const char* text = el_gets(state_->edit, &count);
     if (interrupt_flag().load()) {
       el_reset(state_->edit);

@@ -154,6 +154,7 @@ EngineImpl::EngineImpl(const std::string& path, const LoadOptions& options) {
 
   kv_type_ = kv_type_of(options.kv);
   chunk_ = prefill_chunk_of(options, plan.context);
+  checkpoint_bytes_ = options.checkpoint_bytes;
   const ModelConfig& config = model_->config();
   info_.path = path;
   info_.name = display_name(*file_);

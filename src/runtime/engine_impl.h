@@ -41,6 +41,7 @@ class EngineImpl final : public Engine {
   const GgufFile& file() const noexcept { return *file_; }
   KvType kv_type() const noexcept { return kv_type_; }
   int64_t chunk() const noexcept { return chunk_; }
+  uint64_t checkpoint_bytes() const noexcept { return checkpoint_bytes_; }
   /// Searches tensors, then intermediate results of `ids`, for what made a logit NaN or infinite;
   /// always throws FormatError.
   [[noreturn]] void explain_non_finite(std::span<const int32_t> ids, const std::string& what) const;
@@ -64,6 +65,7 @@ class EngineImpl final : public Engine {
   ModelInfo info_;
   KvType kv_type_ = KvType::kF16;
   int64_t chunk_ = 0;
+  uint64_t checkpoint_bytes_ = 0;
   mutable std::atomic<bool> warned_of_faults_{false};
 };
 

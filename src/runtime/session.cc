@@ -33,12 +33,17 @@ bool is_up(const std::atomic<bool>* flag) {
   return flag != nullptr && flag->load(std::memory_order_relaxed);
 }
 
+StateLayout layout_of(const EngineImpl& engine) {
+  StateLayout layout = engine.model().state_layout(engine.info().context, engine.kv_type());
+  layout.checkpoint_bytes = engine.checkpoint_bytes();
+  return layout;
+}
+
 }  // namespace
 
 SessionImpl::SessionImpl(std::shared_ptr<const EngineImpl> engine)
     : engine_(std::move(engine)),
-      state_(engine_->backend(),
-             engine_->model().state_layout(engine_->info().context, engine_->kv_type())),
+      state_(engine_->backend(), layout_of(*engine_)),
       workspace_(engine_->backend(), engine_->model().workspace_layout(engine_->chunk())) {}
 
 void SessionImpl::truncate(int64_t length) {
@@ -55,14 +60,26 @@ void SessionImpl::check_ids(std::span<const int32_t> ids) const {
   }
 }
 
+size_t SessionImpl::checkpoint_before(size_t end) const {
+  // The next prompt of a conversation differs from the present one in the last tokens, where the
+  // template announces the answer.
+  constexpr size_t kMargin = 16;
+  constexpr auto kGrid = static_cast<size_t>(kCheckpointGrid);
+  if (state_.layout().max_checkpoints() == 0 || end < kMargin) return 0;
+  return (end - kMargin) / kGrid * kGrid;
+}
+
 void SessionImpl::append(std::span<const int32_t> ids, std::span<float> logits, bool all,
                          const std::atomic<bool>* cancel,
                          const std::function<void(uint64_t, uint64_t)>& progress) {
   const auto chunk = static_cast<size_t>(engine_->chunk());
   const auto n_vocab = static_cast<size_t>(engine_->info().n_vocab);
+  const size_t keep_at = ids.size() > 1 ? checkpoint_before(tokens_.size() + ids.size()) : 0;
   for (size_t done = 0; done < ids.size();) {
-    const size_t to_grid = chunk - tokens_.size() % chunk;
-    const size_t count = std::min(to_grid, ids.size() - done);
+    const size_t at = tokens_.size();
+    const size_t to_grid = chunk - at % chunk;
+    size_t count = std::min(to_grid, ids.size() - done);
+    if (at < keep_at) count = std::min(count, keep_at - at);
     ForwardRequest request;
     request.ids = ids.subspan(done, count);
     request.cancel = cancel;
@@ -84,12 +101,14 @@ void SessionImpl::append(std::span<const int32_t> ids, std::span<float> logits, 
       throw;
     }
     tokens_.insert(tokens_.end(), request.ids.begin(), request.ids.end());
+    if (tokens_.size() % kCheckpointGrid == 0) state_.checkpoint(tokens_.size() == keep_at);
     done += count;
     if (progress) progress(done, ids.size());
   }
 }
 
-void SessionImpl::eval(std::span<const int32_t> ids, std::span<float> logits, bool all) {
+void SessionImpl::eval(std::span<const int32_t> ids, std::span<float> logits, bool all,
+                       const std::atomic<bool>* cancel) {
   check_ids(ids);
   const int64_t context = engine_->info().context;
   const auto count = static_cast<int64_t>(ids.size());
@@ -98,7 +117,7 @@ void SessionImpl::eval(std::span<const int32_t> ids, std::span<float> logits, bo
         fmt::format("the context is full: it holds {} tokens, {} are used and {} more were given",
                     context, position(), count));
   if (logits.empty()) {
-    append(ids, {}, false, nullptr);
+    append(ids, {}, false, cancel);
     return;
   }
   const size_t rows = all ? ids.size() : 1;
@@ -107,7 +126,7 @@ void SessionImpl::eval(std::span<const int32_t> ids, std::span<float> logits, bo
   if (logits.size() != rows * n_vocab)
     throw InvalidArgument(
         fmt::format("room for {} logits given, expected {} x {}", logits.size(), rows, n_vocab));
-  append(ids, logits, all, nullptr);
+  append(ids, logits, all, cancel);
 }
 
 GenerateResult SessionImpl::generate(std::span<const int32_t> prompt,
@@ -237,7 +256,7 @@ GenerateResult SessionImpl::generate(std::span<const int32_t> prompt,
 
 std::unique_ptr<Session> SessionImpl::fork() const {
   auto copy = std::make_unique<SessionImpl>(engine_);
-  copy->state_.restore(state_.snapshot(), state_.length());
+  copy->state_.copy_from(state_);
   copy->tokens_ = tokens_;
   return copy;
 }

@@ -1,8 +1,9 @@
 /// Saved sessions. Layout, little-endian:
-///   8 bytes  "TSSESS01"
+///   8 bytes  "TSSESS02"
 ///   64 bytes fingerprint of model and cache layout (hexadecimal)
 ///   u64      number of tokens n, then n x i32 token ids
 ///   u64      number of state bytes, then the state (private to backend and cache type)
+///   u64      number of bytes of the application's note, then the note
 ///   64 bytes SHA-256 of everything before, hexadecimal
 #include <cstddef>
 #include <cstring>
@@ -22,8 +23,9 @@
 namespace ts {
 namespace {
 
-constexpr std::string_view kMagic = "TSSESS01";
+constexpr std::string_view kMagic = "TSSESS02";
 constexpr size_t kHexBytes = 64;
+constexpr uint64_t kMaxNoteBytes = uint64_t{64} << 20;
 
 template <typename T>
 void append_raw(std::string& out, const T* values, size_t count) {
@@ -60,7 +62,12 @@ class Reader {
 
 }  // namespace
 
-void SessionImpl::save(const std::string& path, bool overwrite) const {
+void SessionImpl::save(const std::string& path, bool overwrite, std::string_view note) const {
+  if (note.size() > kMaxNoteBytes)
+    throw InvalidArgument(
+        fmt::format("{}: a note of {} bytes cannot be kept with a session (at "
+                    "most {})",
+                    path, note.size(), kMaxNoteBytes));
   const std::vector<std::byte> state = state_.snapshot();
   std::string out(kMagic);
   out += engine_->fingerprint();
@@ -69,13 +76,16 @@ void SessionImpl::save(const std::string& path, bool overwrite) const {
   append_raw(out, tokens_.data(), tokens_.size());
   append_raw(out, &n_bytes, 1);
   append_raw(out, state.data(), state.size());
+  const uint64_t n_note = note.size();
+  append_raw(out, &n_note, 1);
+  out += note;
   out += sha256_hex(std::as_bytes(std::span(out)));
   AtomicFile file(path, overwrite);
   file.write(std::as_bytes(std::span(out)));
   file.commit();
 }
 
-void SessionImpl::load(const std::string& path) {
+std::string SessionImpl::load(const std::string& path) {
   const auto file = MappedFile::open(path);
   const auto bytes = file->bytes();
   Reader reader(bytes, path);
@@ -96,6 +106,8 @@ void SessionImpl::load(const std::string& path) {
   const auto ids = reader.take(n_tokens * sizeof(int32_t));
   if (!tokens.empty()) std::memcpy(tokens.data(), ids.data(), ids.size());
   const auto state = reader.take(reader.take_u64());
+  const uint64_t n_note = reader.take_u64();
+  const auto note = reader.take(n_note);
   const size_t signed_bytes = bytes.size() - reader.left();
   const std::string_view digest = reader.take_text(kHexBytes);
   if (digest != sha256_hex(bytes.first(signed_bytes)) || reader.left() != 0)
@@ -104,6 +116,7 @@ void SessionImpl::load(const std::string& path) {
   reset();
   state_.restore(state, static_cast<int64_t>(n_tokens));
   tokens_ = std::move(tokens);
+  return {reinterpret_cast<const char*>(note.data()), note.size()};
 }
 
 }  // namespace ts

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <tensorsharp/engine.hpp>
@@ -24,18 +25,23 @@ class SessionImpl final : public Session {
   std::span<const int32_t> tokens() const override { return tokens_; }
   void reset() override { truncate(0); }
   void truncate(int64_t length) override;
-  void eval(std::span<const int32_t> ids, std::span<float> logits, bool all) override;
+  void eval(std::span<const int32_t> ids, std::span<float> logits, bool all,
+            const std::atomic<bool>* cancel) override;
   GenerateResult generate(std::span<const int32_t> prompt, const GenerateOptions& options,
                           const std::function<bool(const GeneratedToken&)>& on_token) override;
-  void save(const std::string& path, bool overwrite) const override;
-  void load(const std::string& path) override;
+  int64_t rewind_target(int64_t length) const override { return state_.rewind_target(length); }
+  void save(const std::string& path, bool overwrite, std::string_view note) const override;
+  std::string load(const std::string& path) override;
   std::unique_ptr<Session> fork() const override;
 
  private:
   /// Appends ids chunk by chunk. Chunks end on multiples of the chunk size, wherever they begin.
+  /// With recurrent layers states are remembered on the way, one of them shortly before the end:
+  /// what comes next usually repeats all but the last few tokens.
   void append(std::span<const int32_t> ids, std::span<float> logits, bool all,
               const std::atomic<bool>* cancel,
               const std::function<void(uint64_t, uint64_t)>& progress = {});
+  size_t checkpoint_before(size_t end) const;
   void check_ids(std::span<const int32_t> ids) const;
 
   std::shared_ptr<const EngineImpl> engine_;

@@ -157,7 +157,7 @@ class BenchCommand : public Command {
 
   void warm_up() {
     session_->reset();
-    session_->eval(std::span(ids_).first(1), logits_);
+    session_->eval(std::span(ids_).first(1), logits_, false, &interrupt_flag());
   }
 
   TestResult prefill(Console& console) {
@@ -170,7 +170,7 @@ class BenchCommand : public Command {
       progress("prefill", static_cast<uint64_t>(r + 1), static_cast<uint64_t>(repetitions_ + 1));
       session_->reset();
       const auto start = Clock::now();
-      session_->eval(prompt, logits_);
+      session_->eval(prompt, logits_, false, &interrupt_flag());
       if (r < 0) continue;
       seconds.push_back(seconds_since(start));
       result.rates.push_back(static_cast<double>(n_prompt_) / seconds.back());
@@ -192,7 +192,7 @@ class BenchCommand : public Command {
     }
     for (int64_t r = 0; r < repetitions_; ++r) {
       session_->reset();
-      session_->eval(std::span(ids_).first(1), logits_);
+      session_->eval(std::span(ids_).first(1), logits_, false, &interrupt_flag());
       double total = 0;
       for (int64_t done = 0; done < n_generate_;) {
         progress("decode", static_cast<uint64_t>(r * n_generate_ + done),
@@ -201,7 +201,8 @@ class BenchCommand : public Command {
         double slice = 0;
         int64_t n = 0;
         while (done < n_generate_ && slice < kSliceSeconds) {
-          session_->eval(std::span(ids_).subspan(static_cast<size_t>(done) + 1, 1), logits_);
+          session_->eval(std::span(ids_).subspan(static_cast<size_t>(done) + 1, 1), logits_, false,
+                         &interrupt_flag());
           ++done, ++n;
           slice = seconds_since(start);
           interrupt_token().check();

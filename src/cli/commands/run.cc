@@ -1,3 +1,5 @@
+#include <filesystem>
+
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -50,6 +52,11 @@ class RunCommand : public Command {
     options.flag("--ignore-eos", ignore_end_, "go on after end-of-text tokens");
     options.integer("--logprobs", n_logprobs_, 0, 1000,
                     "report each token's log-probability and the N likeliest tokens");
+    options.text("--save-session", save_session_, "FILE",
+                 "keep the conversation and what was computed for it in a file");
+    options.text("--load-session", load_session_, "FILE",
+                 "go on with a saved conversation; only new text is read");
+    options.flag("--force", force_, "let --save-session replace a file");
     options.flag("--warmup", warmup_, "compute one token before timing starts");
     sampling_.add(options);
     add_profile_option(options, profile_);
@@ -57,6 +64,8 @@ class RunCommand : public Command {
 
   void check_options() override {
     if (prompt_ && file_) throw InvalidArgument("give --prompt or --file, not both");
+    if (!load_session_.empty() && !system_.empty())
+      throw InvalidArgument("--system begins a conversation, --load-session goes on with one");
     if (raw_ && !system_.empty())
       throw InvalidArgument("--system needs the chat template that --raw turns off");
     if (raw_ && !think_.empty())
@@ -67,6 +76,10 @@ class RunCommand : public Command {
     const bool one_answer = prompt_ || file_ || isatty(STDIN_FILENO) == 0;
     if (!one_answer && console.json())
       throw InvalidArgument("a conversation has no JSON form; give --prompt or --file");
+    if (!save_session_.empty() && save_session_ != load_session_ && !force_ &&
+        std::filesystem::exists(save_session_))
+      throw InvalidArgument(
+          fmt::format("--save-session: {} exists; --force replaces it", save_session_));
     // The text is read before the model: a missing file need not wait.
     std::string text;
     if (prompt_) {
@@ -86,6 +99,9 @@ class RunCommand : public Command {
     ChatSettings settings;
     settings.system = system_;
     settings.raw = raw_;
+    settings.load_session = load_session_;
+    settings.save_session = save_session_;
+    settings.replace_session = force_;
     if (!think_.empty()) settings.template_values = thinking_switch(*engine, think_ == "on");
     settings.generate.max_tokens = max_tokens_;
     settings.generate.sampling = sampling_.apply(engine->recommended_sampling());
@@ -105,15 +121,19 @@ class RunCommand : public Command {
   }
 
  private:
+  /// The prompt for `text` after what the session holds; a conversation grows by it.
   static std::vector<int32_t> prompt_ids(const Engine& engine, const ChatSettings& settings,
+                                         const Session& session, std::vector<ChatMessage>& messages,
                                          const std::string& text, Console& console) {
-    if (settings.raw) return engine.tokenize(text, true, true);
+    if (settings.raw) return continued(engine, session, text, true);
     if (!engine.info().has_chat_template) {
       console.note("this model carries no chat template: it continues the text");
-      return engine.tokenize(settings.system.empty() ? text : settings.system + "\n" + text, true,
-                             false);
+      return continued(engine, session,
+                       settings.system.empty() ? text : settings.system + "\n" + text, false);
     }
-    std::vector<ChatMessage> messages;
+    if (messages.empty() && session.position() > 0)
+      throw InvalidArgument(fmt::format(
+          "{}: the session is text without a template; go on with --raw", settings.load_session));
     if (!settings.system.empty()) messages.push_back({"system", settings.system});
     messages.push_back({"user", text});
     return engine.tokenize_chat(messages, true, settings.template_values);
@@ -121,17 +141,20 @@ class RunCommand : public Command {
 
   int answer(Console& console, const std::shared_ptr<const Engine>& engine, ChatSettings& settings,
              const std::string& text) const {
-    const auto prompt = prompt_ids(*engine, settings, text, console);
+    const auto session = engine->new_session();
+    std::vector<ChatMessage> messages = load_session(*session, settings);
+    const auto prompt = prompt_ids(*engine, settings, *session, messages, text, console);
     const Progress progress = console.progress();
     settings.generate.prompt_progress = [&](uint64_t done, uint64_t total) {
       if (progress.report) progress.report("reading", done, total);
     };
-    const auto session = engine->new_session();
     const GenerateResult result =
         session->generate(prompt, settings.generate, [&](const GeneratedToken& token) {
           if (!console.json()) console.out(token.text);
           return true;
         });
+    if (!messages.empty()) messages.push_back({"assistant", result.text});
+    save_session(*session, settings, engine->info().name, messages);
     const GenerationStatistics statistics = statistics_of(result, engine->info());
     if (console.json()) {
       console.json_line(to_json(*engine, result, statistics));
@@ -190,11 +213,11 @@ class RunCommand : public Command {
   ModelOptions model_;
   SamplingArguments sampling_;
   std::optional<std::string> prompt_, file_;
-  std::string system_, think_, profile_;
+  std::string system_, think_, profile_, save_session_, load_session_;
   std::vector<std::string> stop_;
   int64_t max_tokens_ = -1;
   int n_logprobs_ = 0;
-  bool raw_ = false, ignore_end_ = false, warmup_ = false;
+  bool raw_ = false, ignore_end_ = false, warmup_ = false, force_ = false;
 };
 
 }  // namespace

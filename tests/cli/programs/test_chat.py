@@ -43,11 +43,6 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self.fd, text.encode())
 
-    def press(self, key: str) -> None:
-        """A control key: it means what it should once the line editor has taken the terminal."""
-        time.sleep(0.7)
-        self.type(key)
-
     def finish(self, timeout: float = 30) -> int:
         end = time.monotonic() + timeout
         while time.monotonic() < end:
@@ -106,7 +101,7 @@ class Chat(Case):
         chat.type(f"/save {path}\n")  # its own file may be replaced
         chat.wait_for(b"saved 2 messages")
         chat.wait_for(b"> ")
-        chat.press("\x04")  # Ctrl-D
+        chat.type("\x04")  # Ctrl-D
         self.assertEqual(chat.finish(), 0)
         saved = json.loads(path.read_text())
         self.assertEqual([m["role"] for m in saved["messages"]], ["user", "assistant"])
@@ -131,11 +126,22 @@ class Chat(Case):
         chat.type("/stats\n")
         chat.wait_for(b"context:")
         chat.wait_for(b"> ")
-        chat.press("\x03")
+        chat.type("\x03")
         chat.wait_for(b"Ctrl-C again")
         chat.wait_for(b"> ")
-        chat.press("\x03")
+        chat.type("\x03")
         self.assertEqual(chat.finish(), 130)
+
+    def test_control_keys_typed_ahead_are_not_lost(self):
+        for _ in range(5):
+            chat = self.open("-n", "2")
+            chat.type("Once upon a time\n\x04")  # while the answer is written
+            self.assertEqual(chat.finish(), 0)
+            chat = self.open("-n", "2")
+            chat.type("\x03")  # as soon as the prompt is seen
+            chat.wait_for(b"Ctrl-C again")
+            chat.type("\x03")
+            self.assertEqual(chat.finish(), 130)
 
     def test_history_is_kept_between_runs(self):
         chat = self.open("-n", "2")
@@ -150,7 +156,7 @@ class Chat(Case):
         chat.type("\x1b[A\x1b[A")  # up, up: the line before /quit
         chat.wait_for(b"/set n 3")
         chat.type("\n")
-        chat.type("/quit\n")  # unlike Ctrl-D, right in whatever mode the terminal is by now
+        chat.type("\x04")
         self.assertEqual(chat.finish(), 0)
 
     def test_wide_characters(self):

@@ -122,6 +122,26 @@ class Run(Case):
         outcome = run("run", MODEL, "-p", "x", "-n", "1", "--cores", "8000")
         self.assertEqual(outcome.status, 2, outcome.stderr)
 
+    def test_sessions_go_on_where_they_ended(self):
+        first, second = self.folder / "first.session", self.folder / "second.session"
+        whole = self.generate("--raw", "--greedy", "-n", "30")
+        begun = self.generate("--raw", "--greedy", "-n", "10", "--save-session", str(first))
+        self.assertEqual(begun["token_ids"], whole["token_ids"][:10])
+        # A file is not replaced, unless it is the session's own or --force says so.
+        outcome = run("run", MODEL, "-p", "x", "--save-session", first)
+        self.expect_failure(outcome, 2, "--force")
+        self.generate("-n", "1", "--save-session", str(second))
+        self.generate("-n", "1", "--save-session", str(second), "--force")
+        longer = self.generate("--raw", "--greedy", "-n", "2", "--load-session", str(first),
+                               "--save-session", str(first), prompt=" and")
+        self.assertGreaterEqual(longer["cached_tokens"], begun["prompt_tokens"] + 9)
+        self.assertGreater(longer["prompt_tokens"], longer["cached_tokens"])
+        outcome = run("run", MODEL, "-p", "x", "--system", "y", "--load-session", first)
+        self.expect_failure(outcome, 2, "--load-session")
+        for broken in (self.folder / "none.session", MODEL):
+            self.expect_failure(run("run", MODEL, "-p", "x", "--load-session", broken), 3,
+                                str(broken))
+
     def test_one_begin_token(self):
         plain = run("tokenize", MODEL, "Once", "--json").json()["ids"]
         result = self.generate("--raw", "-n", "1", prompt="<s>Once")

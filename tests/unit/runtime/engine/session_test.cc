@@ -334,6 +334,18 @@ TEST_F(SessionTest, SavedSessionsContinueTheSame) {
   EXPECT_THROW(session->save(file, false), InvalidArgument);
 }
 
+TEST_F(SessionTest, EvalStopsWhenAsked) {
+  const auto engine = load();
+  const auto session = engine->new_session();
+  session->eval(prompt(7), {});
+  std::atomic<bool> cancel{true};
+  EXPECT_THROW(session->eval(prompt(40), {}, false, &cancel), Cancelled);
+  EXPECT_EQ(session->position(), 7);
+  cancel = false;
+  session->eval(prompt(40), {}, false, &cancel);
+  EXPECT_EQ(session->position(), 47);
+}
+
 TEST_F(SessionTest, DamagedSessionFilesAreRefused) {
   const auto engine = load();
   const auto session = engine->new_session();
