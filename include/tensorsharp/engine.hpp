@@ -22,6 +22,21 @@ namespace ts {
 
 enum class KvCacheType { kF32, kF16, kQ8 };
 
+/// What loading needs against what there is; see Engine::plan().
+struct MemoryPlan {
+  struct Item {
+    std::string name;
+    uint64_t bytes;
+  };
+  std::vector<Item> items;  ///< weights, KV cache, scratch, ...
+  uint64_t total_bytes = 0;
+  uint64_t available_bytes = 0;  ///< machine or container limit, whichever is less
+  std::string limit_name;        ///< "MemAvailable", "cgroup memory.max", "RLIMIT_AS", ...
+  int64_t context = 0, model_context = 0;
+  bool fits = false;
+  std::vector<std::string> advice;  ///< what would make it fit
+};
+
 struct LoadOptions {
   int n_threads = 0;       ///< 0 = physical cores available to the process
   std::vector<int> cores;  ///< pin threads to these CPUs; empty = do not pin
@@ -39,6 +54,8 @@ struct LoadOptions {
   bool self_check = true;  ///< compare the chosen kernels with the reference at load
   /// (stage, done, total); may be empty.
   std::function<void(std::string_view, uint64_t, uint64_t)> progress;
+  /// Sees the memory plan before anything is loaded, if it fits; may be empty.
+  std::function<void(const MemoryPlan&)> on_plan;
   /// Polled during load; may be null.
   const std::atomic<bool>* cancel = nullptr;
 };
@@ -58,21 +75,6 @@ struct ModelInfo {
   uint64_t kv_bytes_per_session = 0, scratch_bytes_per_session = 0;
   double load_seconds = 0;
   bool has_chat_template = false;
-};
-
-/// What loading needs against what there is; see Engine::plan().
-struct MemoryPlan {
-  struct Item {
-    std::string name;
-    uint64_t bytes;
-  };
-  std::vector<Item> items;  ///< weights, KV cache, scratch, ...
-  uint64_t total_bytes = 0;
-  uint64_t available_bytes = 0;  ///< machine or container limit, whichever is less
-  std::string limit_name;        ///< "MemAvailable", "cgroup memory.max", "RLIMIT_AS", ...
-  int64_t context = 0, model_context = 0;
-  bool fits = false;
-  std::vector<std::string> advice;  ///< what would make it fit
 };
 
 struct ChatMessage {

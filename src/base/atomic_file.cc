@@ -10,9 +10,12 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <tensorsharp/error.hpp>
+
+#include "base/checked_math.h"
 
 namespace ts {
 namespace {
@@ -55,6 +58,18 @@ AtomicFile::AtomicFile(const std::filesystem::path& path, bool overwrite)
 AtomicFile::~AtomicFile() {
   if (fd_ >= 0) ::close(fd_);
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::require_space(uint64_t bytes) const {
+  struct statvfs status {};
+  // A file system that does not know its size (some network ones) is given the benefit of doubt.
+  if (::fstatvfs(fd_, &status) != 0 || status.f_blocks == 0) return;
+  const auto free = checked_mul(status.f_bavail, status.f_frsize);
+  if (!free || *free >= bytes) return;
+  throw ResourceExhausted(
+      fmt::format("{}: needs {} bytes and its file system has {} free; free some space or choose "
+                  "another place",
+                  path_.string(), bytes, *free));
 }
 
 void AtomicFile::flush() {

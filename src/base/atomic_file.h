@@ -20,6 +20,9 @@ class AtomicFile {
   /// Removes the temporary file unless commit() succeeded.
   ~AtomicFile();
 
+  /// ResourceExhausted when the file system has less than `bytes` free: better at the start than
+  /// after minutes of writing. Nothing is reserved, so writing may still fail later.
+  void require_space(uint64_t bytes) const;
   /// Appends. A full disk is ResourceExhausted, any other failure IoError; both name the target.
   void write(std::span<const std::byte> bytes);
   void write_zeros(uint64_t count);

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -34,14 +35,35 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& 
     throw FormatError(fmt::format("{}: the file is empty; download it again", path.string()));
   }
   file->size_ = static_cast<size_t>(status.st_size);
-  void* map = ::mmap(nullptr, file->size_, PROT_READ, MAP_SHARED, file->fd_, 0);
+  file->map(PROT_READ);
+  return file;
+}
+
+std::shared_ptr<MappedFile> MappedFile::in_memory(std::string name, size_t size) {
+  if (size == 0) throw InternalError(fmt::format("{}: a file in memory needs a size", name));
+  std::shared_ptr<MappedFile> file(new MappedFile());
+  file->path_ = std::move(name);
+  file->size_ = size;
+  file->writable_ = true;
+  // A file rather than anonymous memory: pages, truncation checks and advice then work as for a
+  // model on disk, and nothing that reads it needs to know.
+  file->fd_ = ::memfd_create("tensorsharp", MFD_CLOEXEC);
+  if (file->fd_ < 0 || ::ftruncate(file->fd_, static_cast<off_t>(size)) != 0) {
+    throw ResourceExhausted(fmt::format("{}: cannot make a file of {} bytes in memory: {}",
+                                        file->path_.string(), size, std::strerror(errno)));
+  }
+  file->map(PROT_READ | PROT_WRITE);
+  return file;
+}
+
+void MappedFile::map(int protection) {
+  void* map = ::mmap(nullptr, size_, protection, MAP_SHARED, fd_, 0);
   if (map == MAP_FAILED) {
     throw ResourceExhausted(
-        fmt::format("{}: cannot map {} bytes: {}; raise the address-space limit", path.string(),
-                    file->size_, std::strerror(errno)));
+        fmt::format("{}: cannot map {} bytes: {}; raise the address-space limit", path_.string(),
+                    size_, std::strerror(errno)));
   }
-  file->data_ = static_cast<const std::byte*>(map);
-  return file;
+  data_ = static_cast<const std::byte*>(map);
 }
 
 MappedFile::~MappedFile() {

@@ -1,4 +1,4 @@
-/// A read-only memory map of a whole file.
+/// A memory map of a whole file: read-only, or of a file that lives in memory and is being made.
 #pragma once
 
 #include <cstddef>
@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string>
 
 namespace ts {
 
@@ -14,6 +15,11 @@ class MappedFile {
   /// Maps `path`. Errors (missing, a directory, empty, unreadable) are IoError / FormatError that
   /// name the path and the reason.
   static std::shared_ptr<const MappedFile> open(const std::filesystem::path& path);
+  /// A file of `size` zeros (at least one) that has no place in any directory; `name` stands for it
+  /// in messages. Memory is taken when bytes are first written, and given back with the object.
+  /// It differs from an opened file only in that writable_bytes() may be filled.
+  /// Errors: ResourceExhausted.
+  static std::shared_ptr<MappedFile> in_memory(std::string name, size_t size);
 
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
@@ -22,6 +28,10 @@ class MappedFile {
   const std::filesystem::path& path() const noexcept { return path_; }
   std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
   uint64_t size() const noexcept { return size_; }
+  /// Of a file made by in_memory(); empty for others. Fill it before others read it.
+  std::span<std::byte> writable_bytes() noexcept {
+    return writable_ ? std::span(const_cast<std::byte*>(data_), size_) : std::span<std::byte>();
+  }
 
   /// Compares the file's present size with the mapped one; throws IoError when it shrank since
   /// (touching the lost pages would kill the process).
@@ -34,10 +44,12 @@ class MappedFile {
 
  private:
   MappedFile() = default;
+  void map(int protection);
   std::filesystem::path path_;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
   int fd_ = -1;
+  bool writable_ = false;
 };
 
 }  // namespace ts

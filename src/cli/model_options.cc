@@ -8,6 +8,7 @@
 #include "cli/interrupt.h"
 #include "cli/text_output.h"
 #include "kernels/kernels.h"
+#include "runtime/plan.h"
 
 namespace ts::cli {
 namespace {
@@ -78,10 +79,20 @@ std::shared_ptr<const Engine> ModelOptions::load(Console& console) const {
 }
 
 std::shared_ptr<const Engine> ModelOptions::load(Console& console, LoadOptions options) const {
+  return load(console, std::move(options), [this](const LoadOptions& final_options) {
+    return Engine::load(path, final_options);
+  });
+}
+
+std::shared_ptr<const Engine> ModelOptions::load(Console& console, LoadOptions options,
+                                                 const Loader& loader) const {
   options.cancel = &interrupt_flag();
   const Progress progress = console.progress();
   if (progress.report) options.progress = progress.report;
-  auto engine = Engine::load(path, options);
+  options.on_plan = [&console](const MemoryPlan& plan) {
+    console.note("memory: " + describe_plan(plan));
+  };
+  auto engine = loader(options);
   console.clear_progress();
   if (engine->info().isa == "ref")
     console.warn(

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,9 +21,14 @@ class ModelOptions {
   /// --ctx.
   void add(OptionParser& options, bool with_context, bool path_required = true);
   LoadOptions load_options() const;
-  /// Loads with a progress bar; `console` must outlive the call only.
+  /// Loads with a progress bar, and tells what memory it takes before; `console` must outlive the
+  /// call only.
   std::shared_ptr<const Engine> load(Console& console) const;
   std::shared_ptr<const Engine> load(Console& console, LoadOptions options) const;
+  /// The same for a model that comes from elsewhere than `path`.
+  using Loader = std::function<std::shared_ptr<const Engine>(const LoadOptions&)>;
+  std::shared_ptr<const Engine> load(Console& console, LoadOptions options,
+                                     const Loader& loader) const;
 
   std::string path;
   std::optional<int64_t> context;

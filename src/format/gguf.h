@@ -38,6 +38,9 @@ class GgufFile {
   /// Errors: FormatError (damage), Unsupported (big-endian, future versions), IoError.
   static std::shared_ptr<const GgufFile> open(const std::filesystem::path& path,
                                               const GgufLimits& limits = {});
+  /// The same for one file already mapped (of a split file, no part).
+  static std::shared_ptr<const GgufFile> open(std::shared_ptr<const MappedFile> file,
+                                              const GgufLimits& limits = {});
   /// The same for bytes in memory (fuzzing, tests); `name` stands for the file in messages.
   static std::shared_ptr<const GgufFile> parse(std::span<const std::byte> bytes, std::string name,
                                                const GgufLimits& limits = {});
@@ -72,6 +75,30 @@ class GgufFile {
   std::vector<std::shared_ptr<const MappedFile>> parts_;
 };
 
+/// A tensor of a file to be written.
+struct GgufOutputTensor {
+  std::string name;
+  TypeId type = TypeId::kF32;
+  Shape shape;  ///< GGUF order
+  uint64_t bytes = 0;
+};
+
+/// Checks name, shape and type of a tensor and counts its bytes. `file` is for messages.
+/// Errors: InvalidArgument, Unsupported (a type without a codec).
+GgufOutputTensor checked_gguf_tensor(const std::string& file, std::string name, TypeId type,
+                                     const Shape& shape);
+
+/// Everything of a GGUF v3 file that stands before the data, and where the data go.
+struct GgufOutputLayout {
+  std::string header;             ///< padded to the alignment; the data begin at its end
+  std::vector<uint64_t> offsets;  ///< of each tensor, from the beginning of the data
+  uint64_t data_bytes = 0;        ///< with the padding of every tensor
+  uint64_t file_bytes() const noexcept { return header.size() + data_bytes; }
+};
+/// Errors: InvalidArgument (metadata that do not fit their types, more bytes than 64 bits count).
+GgufOutputLayout lay_out_gguf(const std::string& file, const Metadata& metadata,
+                              std::span<const GgufOutputTensor> tensors, uint64_t alignment = 32);
+
 /// Streams a GGUF v3 file: declare everything, then supply the data tensor by tensor, in order.
 class GgufWriter {
  public:
@@ -79,7 +106,7 @@ class GgufWriter {
   Metadata& metadata() noexcept { return metadata_; }
   /// Shape in GGUF order; the byte size follows from the codec of `type`.
   void add_tensor(std::string name, TypeId type, const Shape& shape);
-  /// Writes header, metadata and tensor table.
+  /// Checks that the disk has room, then writes header, metadata and tensor table.
   void begin_data();
   /// Appends bytes of the current tensor; a tensor may come in several pieces. When it is complete
   /// the next one begins (padding is written). Too many bytes are an InternalError.
@@ -88,16 +115,10 @@ class GgufWriter {
   uint64_t finish();
 
  private:
-  struct Pending {
-    std::string name;
-    TypeId type;
-    Shape shape;
-    uint64_t bytes;
-  };
   AtomicFile file_;
   uint64_t alignment_;
   Metadata metadata_;
-  std::vector<Pending> tensors_;
+  std::vector<GgufOutputTensor> tensors_;
   std::unordered_set<std::string> names_;
   size_t current_ = 0;
   uint64_t written_ = 0;

@@ -98,19 +98,32 @@ class GgufParser {
     return std::move(file_);
   }
 
+  std::shared_ptr<const GgufFile> open_mapped(std::shared_ptr<const MappedFile> part) {
+    const std::filesystem::path path = part->path();
+    file_->path_ = path;
+    GgufHeader header = read_gguf_header(part->bytes(), path.string(), limits_);
+    refuse_split(header.metadata, path.string());
+    add_part(std::move(part), std::move(header));
+    finish();
+    return std::move(file_);
+  }
+
   std::shared_ptr<const GgufFile> parse(std::span<const std::byte> bytes, std::string name) {
     file_->path_ = name;
     GgufHeader header = read_gguf_header(bytes, name, limits_);
-    if (read_split_keys(header.metadata, limits_).count > 1) {
-      throw Unsupported(fmt::format(
-          "{}: one part of a split model; all parts must be opened together from files", name));
-    }
+    refuse_split(header.metadata, name);
     add_header(bytes, file_->path_, std::move(header));
     finish();
     return std::move(file_);
   }
 
  private:
+  void refuse_split(const Metadata& metadata, const std::string& name) const {
+    if (read_split_keys(metadata, limits_).count <= 1) return;
+    throw Unsupported(fmt::format(
+        "{}: one part of a split model; all parts must be opened together from files", name));
+  }
+
   PartName check_first_part(const std::filesystem::path& path, const SplitKeys& keys) const {
     auto name = parse_part_name(path.filename().string());
     if (!name) {
@@ -216,6 +229,11 @@ class GgufParser {
 std::shared_ptr<const GgufFile> GgufFile::open(const std::filesystem::path& path,
                                                const GgufLimits& limits) {
   return GgufParser(limits).open(path);
+}
+
+std::shared_ptr<const GgufFile> GgufFile::open(std::shared_ptr<const MappedFile> file,
+                                               const GgufLimits& limits) {
+  return GgufParser(limits).open_mapped(std::move(file));
 }
 
 std::shared_ptr<const GgufFile> GgufFile::parse(std::span<const std::byte> bytes, std::string name,

@@ -14,6 +14,9 @@
 namespace ts {
 namespace {
 
+constexpr uint32_t kMagic = 0x46554747;  // "GGUF"
+constexpr uint32_t kVersion = 3;
+
 /// Appends little-endian fields to a string.
 class HeaderWriter {
  public:
@@ -43,10 +46,7 @@ class HeaderWriter {
       std::visit([&](const auto& v) { put_scalar(key, value.type, v); }, value.value);
     }
   }
-  std::span<const std::byte> bytes() const {
-    return std::as_bytes(std::span(out_.data(), out_.size()));
-  }
-  size_t size() const noexcept { return out_.size(); }
+  std::string take() noexcept { return std::move(out_); }
 
  private:
   template <typename Stored, typename Given>
@@ -98,6 +98,67 @@ class HeaderWriter {
 
 }  // namespace
 
+GgufOutputTensor checked_gguf_tensor(const std::string& file, std::string name, TypeId type,
+                                     const Shape& shape) {
+  if (const std::string problem = gguf_name_problem(name); !problem.empty()) {
+    throw InvalidArgument(
+        fmt::format("{}: the tensor name {} {}", file, quote_text(name), problem));
+  }
+  const std::string what = fmt::format("{}: tensor {}", file, quote_text(name));
+  const Codec& codec = require_codec(type, what);
+  const auto elems = shape.checked_elems();
+  if (shape.n_dims < 1 || !elems || *elems == 0) {
+    throw InvalidArgument(
+        fmt::format("{}: the shape {} is not one of positive dimensions", what, shape.to_string()));
+  }
+  const auto bytes = tensor_bytes(codec, shape);
+  if (!bytes) {
+    throw InvalidArgument(
+        fmt::format("{}: rows of {} values are not a whole number of {} blocks of {}", what,
+                    shape[0], codec.name, codec.block_elems));
+  }
+  return {std::move(name), type, shape, *bytes};
+}
+
+GgufOutputLayout lay_out_gguf(const std::string& file, const Metadata& metadata,
+                              std::span<const GgufOutputTensor> tensors, uint64_t alignment) {
+  HeaderWriter header;
+  header.put<uint32_t>(kMagic);
+  header.put<uint32_t>(kVersion);
+  header.put<uint64_t>(tensors.size());
+  header.put<uint64_t>(metadata.size());
+  for (const auto& [key, value] : metadata.entries()) {
+    if (key.empty()) throw InvalidArgument(file + ": a metadata key is empty");
+    header.put_string(key);
+    header.put_value(key, value);
+  }
+  GgufOutputLayout layout;
+  for (const GgufOutputTensor& tensor : tensors) {
+    layout.offsets.push_back(layout.data_bytes);
+    header.put_string(tensor.name);
+    header.put<uint32_t>(static_cast<uint32_t>(tensor.shape.n_dims));
+    for (int d = 0; d < tensor.shape.n_dims; ++d)
+      header.put<uint64_t>(static_cast<uint64_t>(tensor.shape[d]));
+    header.put<uint32_t>(static_cast<uint32_t>(tensor.type));
+    header.put<uint64_t>(layout.data_bytes);
+    // The last tensor is padded too, as readers that sum padded sizes expect.
+    const auto end = checked_add(layout.data_bytes, tensor.bytes);
+    const auto next = end ? checked_round_up(*end, alignment) : std::nullopt;
+    if (!next) {
+      throw InvalidArgument(
+          fmt::format("{}: the tensors have more bytes than 64 bits can count", file));
+    }
+    layout.data_bytes = *next;
+  }
+  layout.header = header.take();
+  layout.header.resize(*checked_round_up(layout.header.size(), alignment));
+  if (!checked_add(layout.header.size(), layout.data_bytes)) {
+    throw InvalidArgument(
+        fmt::format("{}: the tensors have more bytes than 64 bits can count", file));
+  }
+  return layout;
+}
+
 GgufWriter::GgufWriter(const std::filesystem::path& path, bool overwrite, uint64_t alignment)
     : file_(path, overwrite), alignment_(alignment), metadata_(path.string()) {
   if (!is_valid_gguf_alignment(alignment)) {
@@ -113,27 +174,12 @@ void GgufWriter::add_tensor(std::string name, TypeId type, const Shape& shape) {
     throw InternalError(
         fmt::format("{}: tensor {} is declared after the data began", file, quote_text(name)));
   }
-  if (const std::string problem = gguf_name_problem(name); !problem.empty()) {
+  GgufOutputTensor tensor = checked_gguf_tensor(file, std::move(name), type, shape);
+  if (!names_.insert(tensor.name).second) {
     throw InvalidArgument(
-        fmt::format("{}: the tensor name {} {}", file, quote_text(name), problem));
+        fmt::format("{}: tensor {} is added twice", file, quote_text(tensor.name)));
   }
-  if (!names_.insert(name).second) {
-    throw InvalidArgument(fmt::format("{}: tensor {} is added twice", file, quote_text(name)));
-  }
-  const std::string what = fmt::format("{}: tensor {}", file, quote_text(name));
-  const Codec& codec = require_codec(type, what);
-  const auto elems = shape.checked_elems();
-  if (shape.n_dims < 1 || !elems || *elems == 0) {
-    throw InvalidArgument(
-        fmt::format("{}: the shape {} is not one of positive dimensions", what, shape.to_string()));
-  }
-  const auto bytes = tensor_bytes(codec, shape);
-  if (!bytes) {
-    throw InvalidArgument(
-        fmt::format("{}: rows of {} values are not a whole number of {} blocks of {}", what,
-                    shape[0], codec.name, codec.block_elems));
-  }
-  tensors_.push_back({std::move(name), type, shape, *bytes});
+  tensors_.push_back(std::move(tensor));
 }
 
 void GgufWriter::begin_data() {
@@ -143,36 +189,10 @@ void GgufWriter::begin_data() {
   } else {
     metadata_.erase("general.alignment");  // 32 is what its absence means
   }
-  HeaderWriter header;
-  header.put<uint32_t>(0x46554747);  // "GGUF"
-  header.put<uint32_t>(3);
-  header.put<uint64_t>(tensors_.size());
-  header.put<uint64_t>(metadata_.size());
-  for (const auto& [key, value] : metadata_.entries()) {
-    if (key.empty()) {
-      throw InvalidArgument(file_.path().string() + ": a metadata key is empty");
-    }
-    header.put_string(key);
-    header.put_value(key, value);
-  }
-  uint64_t offset = 0;
-  for (const Pending& tensor : tensors_) {
-    header.put_string(tensor.name);
-    header.put<uint32_t>(static_cast<uint32_t>(tensor.shape.n_dims));
-    for (int d = 0; d < tensor.shape.n_dims; ++d)
-      header.put<uint64_t>(static_cast<uint64_t>(tensor.shape[d]));
-    header.put<uint32_t>(static_cast<uint32_t>(tensor.type));
-    header.put<uint64_t>(offset);
-    const auto end = checked_add(offset, tensor.bytes);
-    const auto next = end ? checked_round_up(*end, alignment_) : std::nullopt;
-    if (!next) {
-      throw InvalidArgument(fmt::format("{}: the tensors have more bytes than 64 bits can count",
-                                        file_.path().string()));
-    }
-    offset = *next;
-  }
-  file_.write(header.bytes());
-  file_.write_zeros(*checked_round_up(header.size(), alignment_) - header.size());
+  const GgufOutputLayout layout =
+      lay_out_gguf(file_.path().string(), metadata_, tensors_, alignment_);
+  file_.require_space(layout.file_bytes());
+  file_.write(std::as_bytes(std::span(layout.header)));
   data_begun_ = true;
 }
 
@@ -188,7 +208,6 @@ void GgufWriter::write(std::span<const std::byte> bytes) {
   file_.write(bytes);
   written_ += bytes.size();
   if (written_ < tensors_[current_].bytes) return;
-  // The last tensor is padded too, as readers that sum padded sizes expect.
   file_.write_zeros(*checked_round_up(written_, alignment_) - written_);
   ++current_;
   written_ = 0;

@@ -98,7 +98,12 @@ std::string_view stop_reason_name(StopReason reason) noexcept {
 }
 
 std::shared_ptr<const Engine> Engine::load(const std::string& path, const LoadOptions& options) {
-  return std::make_shared<EngineImpl>(path, options);
+  const auto start = std::chrono::steady_clock::now();
+  progress_of(options)("reading header", 0, 0);
+  const AvailableMemory available = available_memory();  // before the file takes address space
+  auto file = GgufFile::open(path);
+  warn_of_sidecar(path);
+  return std::make_shared<EngineImpl>(std::move(file), available, start, options);
 }
 
 MemoryPlan Engine::plan(const std::string& path, const LoadOptions& options) {
@@ -108,20 +113,19 @@ MemoryPlan Engine::plan(const std::string& path, const LoadOptions& options) {
   return plan_memory(*model, *file, options, available);
 }
 
-EngineImpl::EngineImpl(const std::string& path, const LoadOptions& options) {
-  const auto start = std::chrono::steady_clock::now();
+EngineImpl::EngineImpl(std::shared_ptr<const GgufFile> file, const AvailableMemory& available,
+                       std::chrono::steady_clock::time_point start, const LoadOptions& options)
+    : file_(std::move(file)) {
   const Progress progress = progress_of(options);
-  progress("reading header", 0, 0);
-  const AvailableMemory available = available_memory();  // before the file takes address space
-  file_ = GgufFile::open(path);
+  const std::string path = file_->path().string();
   for (const std::string& note : file_->notes())
     log_info(fmt::format("{}: {}", path, note));
-  warn_of_sidecar(path);
 
   // Everything is checked and measured before anything is loaded.
   const auto outline = load_model(file_, nullptr);
   const MemoryPlan plan = plan_memory(*outline, *file_, options, available);
   require_fit(plan, path);
+  if (options.on_plan) options.on_plan(plan);
   if (options.context == 0 && plan.context < std::min<int64_t>(plan.model_context, 8192))
     log_warning(fmt::format("context reduced to {} to fit in memory: {}", plan.context,
                             describe_plan(plan)));

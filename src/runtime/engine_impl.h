@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -14,6 +15,7 @@
 #include "backend/backend.h"
 #include "format/gguf.h"
 #include "model/model.h"
+#include "runtime/memory_limits.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -21,7 +23,9 @@ namespace ts {
 
 class EngineImpl final : public Engine {
  public:
-  EngineImpl(const std::string& path, const LoadOptions& options);
+  /// `available`: the memory there was before the file took any. `start`: when loading began.
+  EngineImpl(std::shared_ptr<const GgufFile> file, const AvailableMemory& available,
+             std::chrono::steady_clock::time_point start, const LoadOptions& options);
 
   const ModelInfo& info() const override { return info_; }
   std::unique_ptr<Session> new_session() const override;

@@ -165,7 +165,7 @@ std::string describe_plan(const MemoryPlan& plan) {
                      format_bytes(plan.available_bytes), plan.limit_name);
 }
 
-void require_fit(const MemoryPlan& plan, const std::string& path) {
+void require_fit(const MemoryPlan& plan, const std::string& path, WeightsOn weights_on) {
   if (plan.fits) return;
   std::string advice;
   for (const std::string& line : plan.advice) {
@@ -176,7 +176,7 @@ void require_fit(const MemoryPlan& plan, const std::string& path) {
   const uint64_t own = plan.total_bytes - std::min(weights, plan.total_bytes);
   const uint64_t excess = plan.total_bytes - plan.available_bytes;
   // An address-space limit counts mapped pages like all others; memory limits let them be dropped.
-  const bool droppable = plan.limit_name != "RLIMIT_AS";
+  const bool droppable = weights_on == WeightsOn::kDisk && plan.limit_name != "RLIMIT_AS";
   if (droppable && own <= plan.available_bytes &&
       static_cast<double>(excess) <= kTolerableOverflow * static_cast<double>(weights)) {
     log_warning(

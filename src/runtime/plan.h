@@ -30,9 +30,13 @@ MemoryPlan plan_memory(const Model& model, const GgufFile& file, const LoadOptio
 /// One line: need, parts, limit.
 std::string describe_plan(const MemoryPlan& plan);
 
-/// Throws ResourceExhausted with the table and the advice when the plan does not fit. Mapped
-/// weights that exceed the memory by little only cause a warning: pages are then read again from
-/// the file, slowly.
-void require_fit(const MemoryPlan& plan, const std::string& path);
+/// Where the bytes of the weights are when memory runs short.
+enum class WeightsOn { kDisk, kMemory };
+
+/// Throws ResourceExhausted with the table and the advice when the plan does not fit. Weights
+/// mapped from a disk that exceed the memory by little only cause a warning: pages are then read
+/// again from the file, slowly.
+void require_fit(const MemoryPlan& plan, const std::string& path,
+                 WeightsOn weights_on = WeightsOn::kDisk);
 
 }  // namespace ts

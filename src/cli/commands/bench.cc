@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <chrono>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -14,6 +16,8 @@
 #include "cli/model_options.h"
 #include "cli/profile_file.h"
 #include "cli/text_output.h"
+#include "model/synthetic/synthetic_model.h"
+#include "runtime/load_synthetic.h"
 
 namespace ts::cli {
 namespace {
@@ -63,9 +67,12 @@ class BenchCommand : public Command {
       : Command("bench",
                 "Measures how fast a model reads a prompt (prefill) and generates (decode): median "
                 "and spread of several repetitions, decode also as a share of the memory "
-                "bandwidth, read in turns with it. --membw measures the bandwidth alone.",
+                "bandwidth, read in turns with it. --synthetic makes a model of random weights in "
+                "the shape of a published one. --membw measures the bandwidth alone.",
                 "tensorsharp bench model.gguf\n"
                 "tensorsharp bench model.gguf -p 1024 -n 128 -r 3 --threads 4 --json\n"
+                "tensorsharp bench --synthetic ternary-bonsai-2-27b --scheme pq2_0 -p 128 -n 32\n"
+                "tensorsharp bench --synthetic qwen35-tiny --write tiny.gguf -p 0 -n 0\n"
                 "tensorsharp bench --membw") {}
 
   void add_options(OptionParser& options) override {
@@ -77,21 +84,60 @@ class BenchCommand : public Command {
     options.flag("--membw", membw_,
                  "measure the read bandwidth of memory per thread count, and keep it for `run`");
     model_.add(options, false, false);
+    options.group("Synthetic model");
+    std::string shapes;
+    for (const SyntheticShape& shape : all_synthetic_shapes())
+      shapes += (shapes.empty() ? "" : ", ") + std::string(shape.name);
+    options.text("--synthetic", synthetic_, "NAME",
+                 "make a model of this shape with random weights in memory: " + shapes);
+    options.text("--scheme", scheme_, "TYPE",
+                 "type of its matrices, e.g. ptq1_0, pq2_0, q2_0, q8_0 (default: the shape's own)");
+    options.integer("--layers", n_layers_, 1, 4096, "only this many of its layers");
+    options.integer("--seed", seed_, 0, INT64_MAX,
+                    "of its weights; the same seed gives the same model (default 1)");
+    options.text("--write", write_, "FILE",
+                 "write it as a GGUF file and measure that; with -p 0 -n 0 only write it");
+    options.flag("--force", force_, "let --write replace an existing file");
     add_profile_option(options, profile_);
   }
 
   void check_options() override {
-    if (model_.path.empty() == !membw_)
-      throw InvalidArgument("give a MODEL or --membw (and not both)");
-    if (!membw_ && n_prompt_ == 0 && n_generate_ == 0)
+    if (int{!model_.path.empty()} + int{membw_} + int{synthetic_.has_value()} != 1)
+      throw InvalidArgument("give a MODEL, --synthetic or --membw (and not both)");
+    if (!synthetic_) {
+      for (const auto& [name, given] : {std::pair{"--scheme", scheme_.has_value()},
+                                        {"--layers", n_layers_.has_value()},
+                                        {"--seed", seed_.has_value()},
+                                        {"--write", write_.has_value()},
+                                        {"--force", force_}})
+        if (given) throw InvalidArgument(fmt::format("{} belongs to --synthetic", name));
+    }
+    if (force_ && !write_) throw InvalidArgument("--force belongs to --write");
+    if (!membw_ && !write_ && n_prompt_ == 0 && n_generate_ == 0)
       throw InvalidArgument("nothing to measure: -p and -n are both 0");
   }
 
   int run(Console& console) override {
     if (membw_) return run_membw(console);
+    ordered_json made;  // of a synthetic model
+    std::optional<SyntheticModel> synthetic;
+    if (synthetic_) {
+      synthetic.emplace(find_synthetic_shape(*synthetic_), synthetic_options());
+      made = describe(*synthetic);
+      if (write_) write(*synthetic, console, made);
+      if (n_prompt_ == 0 && n_generate_ == 0) {
+        if (console.json()) console.json_line(made);
+        return kSuccess;
+      }
+    }
     LoadOptions options = model_.load_options();
     options.context = std::max<int64_t>({n_prompt_, n_generate_ + 1, 1});
-    const auto engine = model_.load(console, options);
+    const auto engine = model_.load(console, options, [&](const LoadOptions& final_options) {
+      if (!synthetic || write_) return Engine::load(model_.path, final_options);
+      auto loaded = load_synthetic(*synthetic, final_options, console.progress());
+      made["make_seconds"] = loaded.make_seconds;
+      return loaded.engine;
+    });
     console.note(describe_model(engine->info()));
     const ProfileFile profile(profile_);
     session_ = engine->new_session();
@@ -108,7 +154,9 @@ class BenchCommand : public Command {
     }
     profile.write();
     if (console.json()) {
-      console.json_line(to_json(engine->info(), peak, results));
+      ordered_json json = to_json(engine->info(), peak, results);
+      if (!made.is_null()) json["synthetic"] = std::move(made);
+      console.json_line(json);
     } else {
       console.out(to_text(engine->info(), peak, results));
     }
@@ -123,6 +171,42 @@ class BenchCommand : public Command {
   }
 
  private:
+  SyntheticOptions synthetic_options() const {
+    SyntheticOptions options;
+    options.scheme = scheme_.value_or("");
+    options.n_layers = n_layers_;
+    options.seed = static_cast<uint64_t>(seed_.value_or(1));
+    return options;
+  }
+
+  static ordered_json describe(const SyntheticModel& model) {
+    return {{"model", model.name()},
+            {"scheme", model.scheme()},
+            {"seed", model.seed()},
+            {"parameters", model.n_parameters()},
+            {"tensors", model.tensors().size()},
+            {"tensor_bytes", model.tensor_bytes()}};
+  }
+
+  /// Writes the model to a file, which is then the one to measure.
+  void write(const SyntheticModel& model, Console& console, ordered_json& made) {
+    const auto start = Clock::now();
+    const uint64_t bytes = model.write(*write_, force_, console.progress());
+    const double seconds = seconds_since(start);
+    console.clear_progress();
+    const std::string text = fmt::format(
+        "{}: {} in {}, seed {}: {} tensors, {} bytes, of these {} tensor data; written in {} "
+        "({}/s)\n",
+        *write_, model.name(), model.scheme(), model.seed(), model.tensors().size(), bytes,
+        model.tensor_bytes(), human_seconds(seconds),
+        human_bytes(static_cast<uint64_t>(static_cast<double>(bytes) / seconds)));
+    if (!console.json()) console.out(text);
+    made["output"] = *write_;
+    made["output_bytes"] = bytes;
+    made["write_seconds"] = seconds;
+    model_.path = *write_;
+  }
+
   int run_membw(Console& console) const {
     const int threads = model_.threads > 0 ? model_.threads : default_threads().n_threads;
     const auto results = measure_read_bandwidth(threads, size_t{1} << 30, console.progress());
@@ -278,7 +362,9 @@ class BenchCommand : public Command {
 
   ModelOptions model_;
   int64_t n_prompt_ = 512, n_generate_ = 64, repetitions_ = 5;
-  bool membw_ = false;
+  bool membw_ = false, force_ = false;
+  std::optional<std::string> synthetic_, scheme_, write_;
+  std::optional<int64_t> n_layers_, seed_;
   std::string profile_;
   std::unique_ptr<Session> session_;
   std::vector<float> logits_;

@@ -92,10 +92,7 @@ class RunCommand : public Command {
     const auto engine = model_.load(console);
     const ModelInfo& info = engine->info();
     console.note(describe_model(info));
-    console.note_format("memory: {} weights, {} cache for {} positions, {} scratch; loaded in {}",
-                        human_bytes(info.weight_bytes), human_bytes(info.kv_bytes_per_session),
-                        info.context, human_bytes(info.scratch_bytes_per_session),
-                        human_seconds(info.load_seconds));
+    console.note("loaded in " + human_seconds(info.load_seconds));
     ChatSettings settings;
     settings.system = system_;
     settings.raw = raw_;
