@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -66,6 +67,31 @@ TEST_F(FilesTest, ExistingTargetIsKeptWithoutOverwrite) {
   file.commit();
   EXPECT_EQ(fs::file_size(target), 3U);
   EXPECT_EQ(entries(), 1U);
+}
+
+TEST_F(FilesTest, AFullDiskShowsBeforeTheWork) {
+  AtomicFile file(dir_ / "x", false);
+  EXPECT_NO_THROW(file.require_space(1));
+  try {
+    file.require_space(UINT64_MAX);
+    FAIL();
+  } catch (const ResourceExhausted& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr(std::to_string(UINT64_MAX)));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr((dir_ / "x").string()));
+  }
+}
+
+TEST_F(FilesTest, AFileInMemoryIsFilledAndRead) {
+  const auto file = MappedFile::in_memory("made up", 100'000);
+  EXPECT_EQ(file->path(), "made up");
+  EXPECT_EQ(file->size(), 100'000u);
+  EXPECT_TRUE(std::all_of(file->bytes().begin(), file->bytes().end(),
+                          [](std::byte b) { return b == std::byte{0}; }));
+  file->writable_bytes()[99'999] = std::byte{7};
+  file->dont_need(0, 100'000);  // a hint, whatever the file is on
+  EXPECT_EQ(file->bytes()[99'999], std::byte{7});
+  EXPECT_NO_THROW(file->check_not_truncated());
+  EXPECT_THROW(MappedFile::in_memory("too large", size_t{1} << 62), ResourceExhausted);
 }
 
 TEST_F(FilesTest, TargetThatAppearsMeanwhileIsKept) {
