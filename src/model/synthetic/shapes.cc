@@ -47,7 +47,8 @@ constexpr std::array<std::string_view, 33> kQwen35Tokens = {"<|endoftext|>",
                                                             "",
                                                             "<|audio_pad|>"};
 
-// Widths, heads and constants as the published configurations state them.
+// Widths, heads and constants as the published configurations state them, unless a note says
+// otherwise.
 constexpr std::array kShapes = {
     SyntheticShape{
         .name = "ternary-bonsai-2-27b",
@@ -107,6 +108,27 @@ constexpr std::array kShapes = {
         .rope_sections = {},
         .hadamard_block = 1024,
         .vocabulary = {"qwen2", 151669, 151643, 151387, kChatTokens},
+        .delta_net = {},
+    },
+    // Of the family's usual proportions; not a published configuration.
+    SyntheticShape{
+        .name = "llama-1.5b",
+        .architecture = "llama",
+        .scheme = "ptq1_0",
+        .n_layers = 24,
+        .d_model = 2048,
+        .d_ff = 8192,
+        .n_heads = 32,
+        .n_kv_heads = 8,
+        .head_dim = 64,
+        .n_rot = 64,
+        .context = 8192,
+        .tied_output = true,
+        .rope_base = 5e5F,
+        .norm_eps = 1e-5F,
+        .rope_sections = {},
+        .hadamard_block = 1024,
+        .vocabulary = {"llama-bpe", 32000, 31997, 31741, kChatTokens},
         .delta_net = {},
     },
     SyntheticShape{

@@ -3,9 +3,10 @@
 import os
 import json
 import pathlib
+import time
 import unittest
 
-from harness import MODEL, TS_CLI, Case, run
+from harness import MODEL, NATIVE, TS_CLI, Case, run
 
 
 class Bench(Case):
@@ -35,6 +36,75 @@ class Bench(Case):
         text = self.expect_success(run("bench", MODEL, "-p", "8", "-n", "8", "-r", "2"))
         for word in ("prefill", "decode", "tokens/s", "peak memory"):
             self.assertIn(word, text.text)
+
+
+class Synthetic(Case):
+    """A model of random weights, in memory and as a file."""
+    SHAPE = ("--synthetic", "smollm2-135m", "--layers", "1", "--scheme", "q8_0")
+
+    def test_in_memory(self):
+        result = self.expect_success(run("bench", *self.SHAPE, "-p", "64", "-n", "8", "-r", "1",
+                                         "--threads", "1", "--json"))
+        json = result.json()
+        self.assertEqual([r["test"] for r in json["results"]], ["prefill", "decode"])
+        self.assertGreater(json["results"][1]["tokens_per_second"], 0)
+        self.assertEqual((json["scheme"], json["synthetic"]["seed"]), ("q8_0", 1))
+        self.assertEqual(json["parameters"], json["synthetic"]["parameters"])
+        self.assertGreater(json["synthetic"]["make_seconds"], 0)
+        self.assertIn("memory: needs", result.stderr)
+        # The weights are there once: a second copy would not fit under this.
+        if NATIVE:
+            self.assertLess(json["peak_rss_bytes"],
+                            1.3 * json["synthetic"]["tensor_bytes"] + 60e6)
+
+    def test_written_file(self):
+        path = self.folder / "model.gguf"
+        write = ("bench", *self.SHAPE, "--write", path, "-p", "0", "-n", "0")
+        first = self.expect_success(run(*write, "--json")).json()
+        self.assertEqual(first["output_bytes"], path.stat().st_size)
+        self.assertGreater(first["output_bytes"], first["tensor_bytes"])
+        self.expect_failure(run(*write), 2, "--force", str(path))
+        text = self.expect_success(run(*write, "--force")).text
+        self.assertIn(f"{first['tensor_bytes']} tensor data", text)
+        shown = self.expect_success(run("inspect", path, "--json")).json()
+        self.assertEqual(len(shown["tensors"]), first["tensors"])
+        self.assertEqual(sum(t["bytes"] for t in shown["tensors"]), first["tensor_bytes"])
+        self.assertEqual(shown["parameters"], first["parameters"])
+        self.assertTrue(self.expect_success(run("verify", path, "--level", "full",
+                                                "--json")).json()["ok"])
+        said = self.expect_success(run("run", path, "-p", "hello there", "-n", "4", "--greedy",
+                                       "--ctx", "256", "--json")).json()
+        self.assertEqual(said["generated_tokens"], 4)
+        # Measured from the file, with the file written anew.
+        measured = self.expect_success(run("bench", *self.SHAPE, "--write", path, "--force", "-p",
+                                           "0", "-n", "2", "-r", "1", "--json")).json()
+        self.assertEqual(measured["synthetic"]["output"], str(path))
+        self.assertEqual([r["test"] for r in measured["results"]], ["decode"])
+        self.assertEqual(sorted(p.name for p in self.folder.glob("*.gguf*")), ["model.gguf"])
+
+    def test_what_cannot_be_made(self):
+        self.expect_failure(run("bench", "--synthetic", "bonsai"), 2, "bonsai", "qwen35-tiny")
+        self.expect_failure(run("bench", "--synthetic", "qwen35-tiny", "--scheme", "q9_9"), 2,
+                            "q9_9")
+        self.expect_failure(run("bench", "--synthetic", "smollm2-135m", "--scheme", "ptq1_0"), 2,
+                            "576", "q2_0")
+        self.expect_failure(run("bench", "--synthetic", "qwen35-tiny", "--layers", "9"), 2,
+                            "1 to 4")
+        self.expect_failure(run("bench", MODEL, "--scheme", "q2_0"), 2, "--scheme", "--synthetic")
+        self.expect_failure(run("bench", MODEL, "--write", "x.gguf"), 2, "--write", "--synthetic")
+        self.expect_failure(run("bench", "--synthetic", "qwen35-tiny", "--force"), 2, "--write")
+        self.expect_failure(run("bench", MODEL, "--synthetic", "qwen35-tiny"), 2, "both")
+        self.expect_failure(run("bench", "--synthetic", "qwen35-tiny", "-p", "0", "-n", "0"), 2,
+                            "nothing")
+        self.expect_failure(run("bench", *self.SHAPE, "--write", self.folder / "no" / "m.gguf",
+                                "-p", "0", "-n", "0"), 3, "no")
+
+    @unittest.skipUnless(NATIVE, "limits address space")
+    def test_what_does_not_fit_takes_no_memory(self):
+        started = time.monotonic()
+        self.expect_failure(run("bench", "--synthetic", "qwen3-8b", "--scheme", "q8_0",
+                                address_space=2 << 30), 5, "qwen3-8b")
+        self.assertLess(time.monotonic() - started, 60)
 
 
 class Machine(Case):
