@@ -15,6 +15,7 @@
 #include <tensorsharp/error.hpp>
 
 #include "backend/cpu/quantized_rows.h"
+#include "hadamard/transform.h"
 #include "kernels/kernels.h"
 
 namespace {
@@ -81,7 +82,7 @@ void int_formats(const KernelTable& table, size_t k) {
     QuantizedRows act;
     act.reserve(kActs, k, info.act_group);
     for (size_t i = 0; i < kActs; ++i)
-      act.fill(table, i, &x[i * k]);
+      act.fill(table, i, 0, k, &x[i * k]);
     const size_t cs = (k + 63) / 64 * 64, ss = (k / info.group + 7) / 8 * 8,
                  ms = info.min_group ? (k / info.min_group + 7) / 8 * 8 : 0;
     std::vector<uint8_t> codes(kRows * cs);
@@ -130,7 +131,7 @@ void float_kernels(const KernelTable& table, size_t k) {
                                      kRows);
   QuantizedRows act;
   act.reserve(1, k, 32);
-  std::printf("quantize %.2f\n", cycles([&] { act.fill(table, 0, x.data()); }) / row);
+  std::printf("quantize %.2f\n", cycles([&] { act.fill(table, 0, 0, k, x.data()); }) / row);
   std::printf("silu     %.2f\n",
               cycles([&] { table.silu_gate(x.data(), w.data(), k, out.data()); }) / row);
   std::printf("rms_norm %.2f\n",
@@ -149,6 +150,21 @@ void float_kernels(const KernelTable& table, size_t k) {
       cycles([&] { table.attention_values(x.data(), w.data(), 64, 64, 64, out.data()); }) / 128);
 }
 
+/// Signed Walsh-Hadamard transforms of the largest block up to 1024 that divides k, and of 128.
+void transforms(const KernelTable& table, size_t k) {
+  std::vector<float> x(k, 0.5F), y(k);
+  const std::vector<uint32_t> flips(k, 0x80000000u);
+  for (size_t largest : {size_t{1024}, size_t{128}}) {
+    while (k % largest != 0)
+      largest /= 2;
+    const SignedTransform t = {k, largest, transform_factor(static_cast<int64_t>(largest)),
+                               flips.data()};
+    const double row = static_cast<double>(k) / 32;
+    std::printf("rotate %zu: %.2f\n", largest,
+                cycles([&] { table.rotate(&t, x.data(), y.data()); }) / row);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -159,6 +175,7 @@ int main(int argc, char** argv) {
     std::printf("isa %s, k = %zu, cycles per 32 elements\n", table.isa, k);
     int_formats(table, k);
     float_kernels(table, k);
+    transforms(table, k);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "kernel_cycles_bench: %s\n", e.what());
     return 1;

@@ -1,5 +1,5 @@
-/// The rows entering a Linear, with their derived forms (int8-quantized per group size; later:
-/// rotated) computed on first use and shared by every Linear that reads the same rows.
+/// The rows entering a Linear, with their derived forms (rotated, int8-quantized per group size)
+/// computed on first use and shared by every Linear that reads the same rows in the same form.
 #pragma once
 
 #include <cstdint>
@@ -24,17 +24,24 @@ class Activation {
   Activation() = default;
   explicit Activation(Mat x) : x_(x) {}
 
-  /// Points to new rows: all derived forms become stale (their memory stays).
+  /// Points to new rows: all derived forms become stale (their memory stays). Forms that were read
+  /// since the last reset are remembered as expected.
   void reset(Mat x) {
     x_ = x;
-    for (auto& slot : forms_)
-      slot.valid = false;
+    for (auto& slot : forms_) {
+      slot.expected = slot.read;
+      slot.read = slot.valid = false;
+    }
   }
   Mat rows() const noexcept { return x_; }
 
   struct Slot {
     uint64_t key = 0;  ///< chosen by the backend: form and rotation
     bool valid = false;
+    bool read = false;  ///< a product has used it since the last reset
+    /// The rows before these were read in this form, so probably these will be: whoever makes the
+    /// rows may make the form at once. Only speed depends on it.
+    bool expected = false;
     std::unique_ptr<ActivationFormData> data;
   };
   /// The slot of a key, made if missing. The caller fills it when !valid.
@@ -42,9 +49,10 @@ class Activation {
     for (auto& s : forms_) {
       if (s.key == key) return s;
     }
-    forms_.push_back({key, false, nullptr});
+    forms_.push_back({key, false, false, false, nullptr});
     return forms_.back();
   }
+  std::vector<Slot>& slots() noexcept { return forms_; }
 
  private:
   Mat x_;

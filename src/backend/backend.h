@@ -14,6 +14,7 @@
 
 #include "backend/activation.h"
 #include "backend/matrix.h"
+#include "hadamard/rotation.h"
 #include "tensor/tensor_view.h"
 
 namespace ts {
@@ -30,11 +31,14 @@ class Weight {
   virtual std::string_view kernel() const = 0;  ///< name of the kernel that serves it
 };
 
-/// One product of a linear() call: y = W x (+ bias).
+/// One product of a linear() call: y = R_out^T W R_in x (+ bias). Rotations outlive the Activation
+/// they were used with.
 struct LinearJob {
   const Weight* weight = nullptr;
-  Mat y;                        ///< [n_tokens, weight->n_rows()]
-  const float* bias = nullptr;  ///< [n_rows], host memory; null = none
+  Mat y;                             ///< [n_tokens, weight->n_rows()]
+  const float* bias = nullptr;       ///< [n_rows], host memory; null = none
+  const Rotation* input = nullptr;   ///< of width weight->n_cols(); null = none
+  const Rotation* output = nullptr;  ///< of width weight->n_rows(), ungrouped; null = none
 };
 
 enum class GatedUnit { kSilu, kGeluTanh, kSigmoid };
@@ -146,11 +150,17 @@ class Backend {
 
   /// All jobs read the same rows x [n_tokens, n_cols]; one parallel region for all of them.
   virtual void linear(std::span<const LinearJob> jobs, Activation& x) = 0;
-  /// y[i] = scale * decoded row ids[i] of the table.
-  virtual void embed(const Weight& table, std::span<const int32_t> ids, float scale, Mat y) = 0;
+  /// y[i] = scale * decoded row ids[i] of the table, after the inverse of `rotation` where the rows
+  /// are stored rotated (null = they are not).
+  virtual void embed(const Weight& table, std::span<const int32_t> ids, float scale, Mat y,
+                     const Rotation* rotation = nullptr) = 0;
   /// Row-wise y = x / sqrt(mean(x^2) + eps) * w. `group` = elements per norm (the row width, or a
   /// head size: each row is then several groups sharing w [group]). x and y may be the same.
   virtual void rms_norm(Mat x, const float* w, int64_t group, float eps, Mat y) = 0;
+  /// The same with one norm per row, into the rows of `y` (w [x.cols]). `y` must have been reset;
+  /// its expected forms are made in the same pass over the rows. Same bits as rms_norm() and
+  /// linear().
+  virtual void rms_norm(Mat x, const float* w, float eps, Activation& y) = 0;
   /// Rotates n_heads heads of head_dim per row in place; positions are first_position + row.
   virtual void rope(Mat x, int64_t n_heads, int64_t head_dim, int64_t first_position,
                     const Rope& rope) = 0;

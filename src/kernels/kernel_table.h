@@ -135,6 +135,13 @@ struct DeltaChunkWeights {
   float to_end[kDeltaChunk];           ///< e^(G_last - G_t)
 };
 
+/// A signed blockwise Walsh-Hadamard transform of n elements (definition: hadamard/transform.h).
+struct SignedTransform {
+  size_t n, block;        ///< n is a multiple of block, block a power of two
+  float factor;           ///< transform_factor(block)
+  const uint32_t* flips;  ///< [n] 0x80000000 where the sign is -1, else 0; null = no signs
+};
+
 /// All functions are noexcept in effect (they cannot throw) and never null in a finished table,
 /// except int_gemv, whose absence means unpack + int_tile.
 struct KernelTable {
@@ -221,6 +228,11 @@ struct KernelTable {
   /// The same as delta_tokens for a whole chunk (n = kDeltaChunk), in another order of summation:
   ///   (I + a) U = beta (v - e^G S k),  o = e^G S q + p U,  S = e^G_last S + sum to_end U k^T.
   void (*delta_chunk)(float* s, const DeltaTokens* chunk, const DeltaChunkWeights* weights);
+  /// y = H (s . x); x and y are the same or do not overlap. The order of operations is that of the
+  /// definition, on every instruction set.
+  void (*rotate)(const SignedTransform* t, const float* x, float* y);
+  /// y = s . (H x), likewise.
+  void (*unrotate)(const SignedTransform* t, const float* x, float* y);
 };
 
 }  // namespace ts

@@ -44,6 +44,7 @@ void overlay_ref(KernelTable* table) {
   ref::set_products(*table);
   ref::set_elementwise(*table);
   ref::set_delta_rule(*table);
+  ref::set_hadamard(*table);
 }
 
 /// From the lowest to the highest; a table takes its own row and every lower one that the CPU runs.

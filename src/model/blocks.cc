@@ -83,9 +83,8 @@ void run_feed_forward(Pass& pass, const std::string& prefix, const FeedForwardWe
 }
 
 void run_norm(Pass& pass, const std::vector<float>& weight, float eps) {
-  pass.backend.rms_norm(pass.x, weight.data(), static_cast<int64_t>(weight.size()), eps,
-                        pass.normed);
   pass.normed_act.reset(pass.normed);
+  pass.backend.rms_norm(pass.x, weight.data(), eps, pass.normed_act);
 }
 
 }  // namespace ts

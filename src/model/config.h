@@ -61,6 +61,8 @@ struct ModelConfig {
   /// Queries are projected together with a gate of the attention output.
   bool attention_output_gate = false;
   RopeParams rope;
+  /// Some matrices are stored rotated: the rows entering them exist in a second, rotated copy.
+  bool rotated = false;
 };
 
 /// Reads the keys shared by the dense families. `n_vocab` is the number of rows of the embedding;

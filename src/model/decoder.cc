@@ -35,7 +35,7 @@ void Pass::note(std::string_view layer_prefix, std::string_view what, Mat rows) 
 
 void DecoderModel::load(TensorLoader& loader, const GgufFile& file, Backend* backend) {
   backend_ = backend;
-  token_embedding_ = loader.matrix("token_embd.weight", config_.d_model, config_.n_vocab);
+  token_embedding_ = loader.embedding("token_embd", config_.d_model, config_.n_vocab);
   const uint64_t embedding_bytes = loader.matrix_bytes();
   load_layers(loader);
   output_norm_ = loader.vector("output_norm.weight", config_.d_model);
@@ -44,8 +44,7 @@ void DecoderModel::load(TensorLoader& loader, const GgufFile& file, Backend* bac
     output_ = loader.linear("output", config_.d_model, config_.n_vocab, output_bias_);
     weight_bytes_per_token_ = loader.matrix_bytes() - embedding_bytes;
   } else {  // tied: the embedding serves as output matrix
-    output_.name = "token_embd";
-    output_.weight = token_embedding_;
+    output_ = token_embedding_.as_output();
     if (output_bias_ != Bias::kNone)
       output_.bias = loader.optional_vector("output.bias", config_.n_vocab);
     weight_bytes_per_token_ = loader.matrix_bytes();
@@ -54,6 +53,8 @@ void DecoderModel::load(TensorLoader& loader, const GgufFile& file, Backend* bac
   loader.finish();
   tensor_names_ = loader.used();
   weights_ = loader.weights();
+  rotations_ = loader.rotations();
+  config_.rotated = !rotations_.empty();
   for (const std::string& name : tensor_names_)
     n_parameters_ += file.find(name)->shape.n_elems();
 }
@@ -84,7 +85,7 @@ void DecoderModel::forward(const ForwardRequest& request, State& state,
 
 void DecoderModel::run(const ForwardRequest& request, State& state, Workspace& workspace) const {
   Pass pass(*backend_, request, state, workspace);
-  backend_->embed(*token_embedding_, request.ids, embedding_scale_, pass.x);
+  run_embedding(*backend_, token_embedding_, request.ids, embedding_scale_, pass.x);
   pass.note("", "token_embd", pass.x);
   for (int64_t layer = 0; layer < config_.n_layers; ++layer) {
     if (request.cancel != nullptr && request.cancel->load(std::memory_order_relaxed))
@@ -107,9 +108,9 @@ void DecoderModel::compute_logits(const Pass& pass, const ForwardRequest& reques
     const Mat x = pass.x.slice_rows(pass.n_tokens - wanted + done, rows);
     const Mat normed = pass.normed.slice_rows(0, rows);
     const Mat logits = workspace.logits.slice_rows(0, rows);
-    pass.backend.rms_norm(x, output_norm_.data(), config_.d_model, config_.norm_eps, normed);
-    pass.note("", "output_norm", normed);
     workspace.normed_act.reset(normed);
+    pass.backend.rms_norm(x, output_norm_.data(), config_.norm_eps, workspace.normed_act);
+    pass.note("", "output_norm", normed);
     run_linears(pass.backend, {{&output_, logits}}, workspace.normed_act);
     if (config_.logit_softcap > 0) pass.backend.softcap(logits, config_.logit_softcap);
     pass.note("", "logits", logits);

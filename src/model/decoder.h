@@ -60,6 +60,7 @@ class DecoderModel : public Model {
   int64_t n_parameters() const final { return n_parameters_; }
   const std::vector<std::string>& tensor_names() const final { return tensor_names_; }
   std::vector<const Weight*> weights() const final { return weights_; }
+  std::vector<const Rotation*> rotations() const final { return rotations_; }
   void forward(const ForwardRequest& request, State& state, Workspace& workspace) const final;
 
   /// Loads everything and checks that the file holds nothing else. Called once, by load_model().
@@ -83,12 +84,13 @@ class DecoderModel : public Model {
   void compute_logits(const Pass& pass, const ForwardRequest& request, Workspace& workspace) const;
 
   Backend* backend_ = nullptr;
-  std::shared_ptr<const Weight> token_embedding_;
+  Embedding token_embedding_;
   std::vector<float> output_norm_;
   Linear output_;
   uint64_t weight_bytes_ = 0, weight_bytes_per_token_ = 0;
   int64_t n_parameters_ = 0;
   std::vector<const Weight*> weights_;
+  std::vector<const Rotation*> rotations_;
   std::vector<std::string> tensor_names_;
 };
 

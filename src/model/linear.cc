@@ -14,9 +14,15 @@ void run_linears(Backend& backend, std::initializer_list<LinearCall> calls, Acti
   size_t count = 0;
   for (const LinearCall& call : calls) {
     jobs[count++] = {call.linear->weight.get(), call.y,
-                     call.linear->bias.empty() ? nullptr : call.linear->bias.data()};
+                     call.linear->bias.empty() ? nullptr : call.linear->bias.data(),
+                     call.linear->input.get(), call.linear->output.get()};
   }
   backend.linear(std::span(jobs).first(count), x);
+}
+
+void run_embedding(Backend& backend, const Embedding& embedding, std::span<const int32_t> ids,
+                   float scale, Mat y) {
+  backend.embed(*embedding.table, ids, scale, y, embedding.rotation.get());
 }
 
 }  // namespace ts

@@ -1,13 +1,14 @@
 /// A learned affine map of a model: y = W x + b.
 ///
 /// Model code calls run_linears() and sees neither the storage type of W nor how the rows x are
-/// prepared for it. This is the place where an input rotation and further weight planes belong:
-/// y = sum_p W_p R x + b.
+/// prepared for it. Where the file stores W rotated (model/hadamard_contract.h), the rotations are
+/// applied here: y = R_out^T W R_in x + b. Further weight planes will belong here, too.
 #pragma once
 
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,24 @@ namespace ts {
 struct Linear {
   std::string name;  ///< tensor name without ".weight", for messages
   std::shared_ptr<const Weight> weight;
-  std::vector<float> bias;  ///< [n_out], or empty
+  std::vector<float> bias;                        ///< [n_out], or empty
+  std::shared_ptr<const Rotation> input, output;  ///< null = none
 };
+
+/// The table of token embeddings. run_embedding() is the only look-up of its rows, as_output() the
+/// only way to multiply with it; both know whether the rows are stored rotated.
+struct Embedding {
+  std::string name;  ///< tensor name without ".weight"
+  std::shared_ptr<const Weight> table;
+  std::shared_ptr<const Rotation> rotation;  ///< of the stored rows; null = none
+
+  /// The same rows as an output matrix (tied embeddings).
+  Linear as_output() const { return {name, table, {}, rotation, nullptr}; }
+};
+
+/// y[i] = scale * embedding of ids[i]; y [ids.size(), d_model].
+void run_embedding(Backend& backend, const Embedding& embedding, std::span<const int32_t> ids,
+                   float scale, Mat y);
 
 /// y [n_tokens, n_out] for one Linear.
 struct LinearCall {

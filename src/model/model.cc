@@ -11,6 +11,7 @@
 #include "base/quote_text.h"
 #include "codec/codec.h"
 #include "model/arch/registry.h"
+#include "model/hadamard_contract.h"
 
 namespace ts {
 namespace {
@@ -32,20 +33,19 @@ void check_kind(const Metadata& metadata) {
         fmt::format("{}: general.type is {}: this is not a model by itself; give the "
                     "model file it belongs to",
                     metadata.source(), quote_text(type)));
-  for (const auto& [key, value] : metadata.entries()) {
-    if (key.starts_with("prism.hadamard."))
-      throw Unsupported(fmt::format(
-          "{}: the weights are stored in a rotated basis (key {}), which this version cannot undo; "
-          "running them as they are would give nonsense",
-          metadata.source(), quote_text(key)));
-  }
   if (const MetadataValue* needs = metadata.find("tensorsharp.requires"); needs != nullptr) {
-    std::string what = "an unreadable list";
-    if (const auto* text = std::get_if<std::string>(&needs->value)) what = quote_text(*text);
-    throw Unsupported(
-        fmt::format("{}: tensorsharp.requires names {}, which this version does not have; use a "
-                    "newer version",
-                    metadata.source(), what));
+    std::vector<std::string> features;
+    if (const auto* text = std::get_if<std::string>(&needs->value))
+      features = {*text};
+    else if (const std::vector<std::string>* list = metadata.get_strings("tensorsharp.requires"))
+      features = *list;
+    for (const std::string& feature : features) {
+      if (feature == kRequiresOutputRotation) continue;
+      throw Unsupported(
+          fmt::format("{}: tensorsharp.requires names {}, which this version does not have; use a "
+                      "newer version",
+                      metadata.source(), quote_text(feature)));
+    }
   }
 }
 
@@ -104,11 +104,12 @@ std::unique_ptr<const Model> load_model(std::shared_ptr<const GgufFile> file, Ba
   if (embedding == nullptr)
     throw FormatError(fmt::format("{}: tensor token_embd.weight is missing; the file is incomplete",
                                   file->path().string()));
+  const auto contract = HadamardContract::read(*file);
   const ConfigReader reader(metadata, name);
   auto model = architecture.create(reader, embedding->shape[1]);
-  TensorLoader loader(file, backend, progress);
+  TensorLoader loader(file, backend, progress, contract);
   model->load(loader, *file, backend);
-  if (backend != nullptr) warn_if_rotation_unstated(*file);
+  if (backend != nullptr && contract == nullptr) warn_if_rotation_unstated(*file);
   return model;
 }
 

@@ -55,6 +55,8 @@ class Model {
 
   /// All matrices that are multiplied with (each once), for checks of their kernels.
   virtual std::vector<const Weight*> weights() const = 0;
+  /// All rotations in use (each once), likewise.
+  virtual std::vector<const Rotation*> rotations() const = 0;
 
   StateLayout state_layout(int64_t capacity, KvType kv_type) const;
   WorkspaceLayout workspace_layout(int64_t chunk) const {

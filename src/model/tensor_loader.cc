@@ -29,8 +29,12 @@ bool is_float_type(TypeId type) {
 }  // namespace
 
 TensorLoader::TensorLoader(std::shared_ptr<const GgufFile> file, Backend* backend,
-                           const Progress* progress)
-    : file_(std::move(file)), backend_(backend), progress_(progress) {}
+                           const Progress* progress,
+                           std::shared_ptr<const HadamardContract> contract)
+    : file_(std::move(file)),
+      backend_(backend),
+      progress_(progress),
+      contract_(std::move(contract)) {}
 
 const TensorEntry& TensorLoader::require(const std::string& name, int64_t ne0, int64_t ne1) {
   const TensorEntry* entry = file_->find(name);
@@ -105,6 +109,9 @@ Linear TensorLoader::linear(const std::string& name, int64_t n_in, int64_t n_out
   Linear result;
   result.name = name;
   result.weight = matrix(name + ".weight", n_in, n_out);
+  WeightRotations rotations = take_rotations(name + ".weight");
+  result.input = std::move(rotations.input);
+  result.output = std::move(rotations.output);
   if (bias == Bias::kRequired) result.bias = vector(name + ".bias", n_out);
   if (bias == Bias::kOptional) result.bias = optional_vector(name + ".bias", n_out);
   return result;
@@ -118,7 +125,40 @@ size_t TensorLoader::skip(std::string_view prefix) {
   return count;
 }
 
+Embedding TensorLoader::embedding(const std::string& name, int64_t d_model, int64_t n_vocab) {
+  Embedding result;
+  result.name = name;
+  result.table = matrix(name + ".weight", d_model, n_vocab);
+  result.rotation = take_rotations(name + ".weight").rows;
+  return result;
+}
+
+WeightRotations TensorLoader::take_rotations(const std::string& name) {
+  if (!contract_) return {};
+  WeightRotations rotations = contract_->rotations_of(name);
+  for (const auto& rotation : {rotations.input, rotations.rows, rotations.output}) {
+    if (rotation &&
+        std::find(rotations_.begin(), rotations_.end(), rotation.get()) == rotations_.end())
+      rotations_.push_back(rotation.get());
+  }
+  rotated_.insert(name);
+  return rotations;
+}
+
 void TensorLoader::finish() const {
+  if (contract_) {
+    const std::unordered_set<std::string> used(used_.begin(), used_.end());
+    for (const std::string& name : contract_->names()) {
+      const bool skipped = declared_.contains(name) && !used.contains(name);
+      if (rotated_.contains(name) || skipped) continue;
+      throw Unsupported(
+          fmt::format("{}: tensor {} is stored rotated, but architecture {} does not read it as a "
+                      "matrix whose input can be rotated; a run would be wrong",
+                      source(), quote_text(name),
+                      file_->metadata().get_string("general.architecture").value_or("?")));
+    }
+    if (backend_ != nullptr) contract_->warn_of_unlisted(*file_, used);
+  }
   for (const TensorEntry& entry : file_->tensors()) {
     if (declared_.contains(entry.name)) continue;
     if (is_ignorable(entry.name)) {

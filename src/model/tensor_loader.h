@@ -16,6 +16,7 @@
 #include "backend/backend.h"
 #include "base/progress.h"
 #include "format/gguf.h"
+#include "model/hadamard_contract.h"
 #include "model/linear.h"
 
 namespace ts {
@@ -25,17 +26,23 @@ enum class Bias { kNone, kOptional, kRequired };
 class TensorLoader {
  public:
   /// With a null backend everything is declared and checked, but nothing is loaded: matrices come
-  /// back null. `progress` may be null.
+  /// back null. `progress` may be null; `contract` says which matrices are stored rotated (null =
+  /// none).
   TensorLoader(std::shared_ptr<const GgufFile> file, Backend* backend,
-               const Progress* progress = nullptr);
+               const Progress* progress = nullptr,
+               std::shared_ptr<const HadamardContract> contract = nullptr);
 
   /// The file, for messages.
   std::string source() const { return file_->path().string(); }
   bool has(std::string_view name) const { return file_->find(name) != nullptr; }
 
-  /// "<name>.weight" {n_in, n_out}, and "<name>.bias" {n_out} as `bias` says.
+  /// "<name>.weight" {n_in, n_out}, and "<name>.bias" {n_out} as `bias` says; with the rotations
+  /// the file states for it.
   Linear linear(const std::string& name, int64_t n_in, int64_t n_out, Bias bias = Bias::kNone);
-  /// A matrix {n_cols, n_rows} of any type a codec can decode.
+  /// "<name>.weight" {d_model, n_vocab} as a table of embeddings, with the rotation of its rows.
+  Embedding embedding(const std::string& name, int64_t d_model, int64_t n_vocab);
+  /// A matrix {n_cols, n_rows} of any type a codec can decode. Only for matrices that are never
+  /// stored rotated: finish() refuses a file that says otherwise.
   std::shared_ptr<const Weight> matrix(const std::string& name, int64_t n_cols, int64_t n_rows);
   /// A vector of `size` finite numbers, stored as F32, F16 or BF16.
   std::vector<float> vector(const std::string& name, int64_t size);
@@ -49,26 +56,35 @@ class TensorLoader {
   /// False when tensors are only declared and checked.
   bool loading() const noexcept { return backend_ != nullptr; }
 
-  /// Call after the last declaration: throws Unsupported for a tensor that nothing declared.
+  /// Call after the last declaration: throws Unsupported for a tensor that nothing declared, and
+  /// for one that the file stores rotated but the model does not read through linear() or
+  /// embedding().
   void finish() const;
 
   /// Names of all declared tensors that the file has, in order of declaration.
   const std::vector<std::string>& used() const noexcept { return used_; }
   /// All matrices loaded so far; owned by who got them.
   const std::vector<const Weight*>& weights() const noexcept { return weights_; }
+  /// All rotations handed out so far, each once; owned by who got them.
+  const std::vector<const Rotation*>& rotations() const noexcept { return rotations_; }
   /// File bytes of the matrices declared so far.
   uint64_t matrix_bytes() const noexcept { return matrix_bytes_; }
   uint64_t vector_bytes() const noexcept { return vector_bytes_; }
 
  private:
   const TensorEntry& require(const std::string& name, int64_t ne0, int64_t ne1);
+  /// The rotations of a matrix that is about to be applied with them.
+  WeightRotations take_rotations(const std::string& name);
 
   std::shared_ptr<const GgufFile> file_;
   Backend* backend_;
   const Progress* progress_;
+  std::shared_ptr<const HadamardContract> contract_;
   std::vector<std::string> used_;
   std::unordered_set<std::string> declared_;
   std::vector<const Weight*> weights_;
+  std::vector<const Rotation*> rotations_;
+  std::unordered_set<std::string> rotated_;
   uint64_t matrix_bytes_ = 0, vector_bytes_ = 0;
 };
 

@@ -16,6 +16,7 @@ WorkspaceLayout WorkspaceLayout::of(const ModelConfig& config, int64_t chunk) {
   w.chunk = chunk;
   w.d_model = config.d_model;
   w.n_vocab = config.n_vocab;
+  w.rotated = config.rotated;
   for (const LayerShape& layer : config.layers) {
     w.q_width = std::max(w.q_width, layer.n_heads * config.head_dim);
     w.kv_width = std::max(w.kv_width, layer.n_kv_heads * config.head_dim);
@@ -37,7 +38,8 @@ uint64_t WorkspaceLayout::bytes() const noexcept {
                             mixed_width + gate_width + 2 * n_v_heads;
   const int64_t floats = chunk * per_token + logit_rows * n_vocab;
   // int8 copies with their scales: one byte and a little per value of the three Linear inputs.
-  const int64_t derived = chunk * (d_model + out_width + d_ff) * 9 / 8;
+  // Where products run on f32 (float weights, exact mode), rotated f32 copies as well.
+  const int64_t derived = chunk * (d_model + out_width + d_ff) * (rotated ? 41 : 9) / 8;
   return static_cast<uint64_t>(floats) * sizeof(float) + static_cast<uint64_t>(derived);
 }
 

@@ -24,6 +24,7 @@ struct WorkspaceLayout {
   int64_t mixed_width = 0;  ///< projections that are taken apart: queries with gates, conv channels
   int64_t gate_width = 0;   ///< gates of the outputs of attention or of the recurrence
   int64_t n_v_heads = 0;    ///< of recurrent layers
+  bool rotated = false;     ///< the rows entering a Linear may have rotated copies
 
   static WorkspaceLayout of(const ModelConfig& config, int64_t chunk);
   /// Bytes of all buffers and, about, of the forms derived from the rows entering a Linear.

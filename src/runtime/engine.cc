@@ -236,9 +236,10 @@ void EngineImpl::read_sampling() {
 
 void EngineImpl::self_check() const {
   const std::vector<const Weight*> weights = model_->weights();
-  const KernelCheck check = check_kernels(*backend_, weights);
-  log_debug(fmt::format("kernels checked on {} shapes in {:.1f} ms", check.n_shapes,
-                        check.seconds * 1000));
+  const std::vector<const Rotation*> rotations = model_->rotations();
+  const KernelCheck check = check_kernels(*backend_, weights, rotations);
+  log_debug(fmt::format("kernels checked on {} shapes and {} transforms in {:.1f} ms",
+                        check.n_shapes, check.n_transforms, check.seconds * 1000));
 }
 
 std::unique_ptr<Session> EngineImpl::new_session() const {

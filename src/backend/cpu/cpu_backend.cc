@@ -155,21 +155,29 @@ void CpuBackend::write_kv(KvCache& cache, int64_t begin, std::span<const std::by
   std::memcpy(kv.v_row(static_cast<size_t>(begin)), bytes.data() + half, half);
 }
 
-void CpuBackend::embed(const Weight& table, std::span<const int32_t> ids, float scale, Mat y) {
+void CpuBackend::embed(const Weight& table, std::span<const int32_t> ids, float scale, Mat y,
+                       const Rotation* rotation) {
   const profile::Scope timer("embed");
   const CpuWeight& weight = cpu_weight(table);
   check_mat(y, static_cast<int64_t>(ids.size()), table.n_cols(), "embed: y");
+  check_argument(!rotation || (rotation->width() == table.n_cols() && !rotation->grouped()),
+                 "embed: the rotation has another width, or permutes");
   for (const int32_t id : ids) {
     if (id < 0 || static_cast<size_t>(id) >= weight.rows)
       throw InvalidArgument(
           fmt::format("token id {} is outside the vocabulary of {}", id, weight.rows));
   }
+  SignedTransform transform = {};
+  if (rotation)
+    transform = {weight.cols, static_cast<size_t>(rotation->block()), rotation->factor(),
+                 rotation->flips()};
   const std::lock_guard lock(mutex_);
   for_rows(y.rows, static_cast<double>(weight.cols), [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       float* out = y.row(r);
       const auto id = static_cast<size_t>(ids[static_cast<size_t>(r)]);
       weight.codec->decode(reinterpret_cast<const std::byte*>(weight.row(id)), out, weight.cols);
+      if (rotation) kernels_.table.unrotate(&transform, out, out);
       if (scale != 1.0F) kernels_.table.scale(out, weight.cols, scale);
     }
   });
@@ -188,6 +196,44 @@ void CpuBackend::rms_norm(Mat x, const float* w, int64_t group, float eps, Mat y
         kernels_.table.rms_norm(x.row(r) + c, w, static_cast<size_t>(group), eps, y.row(r) + c);
     }
   });
+}
+
+void CpuBackend::rms_norm(Mat x, const float* w, float eps, Activation& activation) {
+  const profile::Scope timer("rms_norm");
+  const Mat y = activation.rows();
+  check_mat(x, x.rows, x.cols, "rms_norm: x");
+  check_mat(y, x.rows, x.cols, "rms_norm: y");
+  check_argument(w != nullptr && x.cols >= 1, "rms_norm: no weight");
+  if (x.rows == 0) return;
+  const std::lock_guard lock(mutex_);
+  std::vector<DerivedRows*> forms;
+  double cost = static_cast<double>(x.cols) * 0.6;
+  for (Activation::Slot& slot : activation.slots()) {
+    check_argument(!slot.valid, "rms_norm: the activation was not reset");
+    if (!slot.expected || !slot.data) continue;
+    auto& form = static_cast<DerivedRows&>(*slot.data);
+    if (!form.fits(static_cast<size_t>(x.cols))) continue;
+    reserve_form(form, y);
+    cost += form.part_cost_ns() * static_cast<double>(form.n_parts());
+    forms.push_back(&form);
+  }
+  const auto norm = [&](int64_t r) {
+    kernels_.table.rms_norm(x.row(r), w, static_cast<size_t>(x.cols), eps, y.row(r));
+  };
+  // While a row is in the first-level cache: norm, rotate, quantize.
+  for_rows(x.rows, cost, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      norm(r);
+      for (DerivedRows* form : forms) {
+        for (size_t part = 0; part < form->n_parts(); ++part)
+          form->fill(kernels_.table, static_cast<size_t>(r), part, y.row(r));
+      }
+    }
+  });
+  for (Activation::Slot& slot : activation.slots()) {
+    for (const DerivedRows* form : forms)
+      slot.valid = slot.valid || slot.data.get() == form;
+  }
 }
 
 void CpuBackend::rope(Mat x, int64_t n_heads, int64_t head_dim, int64_t first_position,

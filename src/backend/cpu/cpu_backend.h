@@ -26,17 +26,19 @@ std::shared_ptr<Backend> make_cpu_backend(const CpuBackendOptions& options);
 
 /// What check_kernels() did.
 struct KernelCheck {
-  int n_shapes = 0;  ///< distinct (codec, shape) pairs compared
+  int n_shapes = 0;      ///< distinct (codec, shape) pairs compared
+  int n_transforms = 0;  ///< distinct (width, block) pairs of transforms compared
   double seconds = 0;
 };
 /// Test hook: may change the chosen kernels' results before the comparison.
 using KernelFault = std::function<void(std::span<float> results)>;
 
 /// Compares the backend's kernels with the reference kernels, bit for bit, on a few rows of each
-/// distinct (codec, shape) among `weights`, for one activation row and for several. A difference is
-/// a BackendError naming codec, shape and instruction set. `backend` and the weights must come from
-/// make_cpu_backend().
+/// distinct (codec, shape) among `weights`, for one activation row and for several, and the
+/// transforms of `rotations` in both directions. A difference is a BackendError naming what was
+/// computed and the instruction set. `backend` and the weights must come from make_cpu_backend().
 KernelCheck check_kernels(const Backend& backend, std::span<const Weight* const> weights,
+                          std::span<const Rotation* const> rotations = {},
                           const KernelFault& fault = {});
 
 }  // namespace ts

@@ -12,6 +12,7 @@
 #include "backend/backend.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/cpu_weight.h"
+#include "backend/cpu/derived_rows.h"
 #include "backend/cpu/kv_store.h"
 #include "backend/cpu/rope_tables.h"
 #include "base/aligned_buffer.h"
@@ -43,8 +44,10 @@ class CpuBackend final : public Backend {
   void reset_recurrent(RecurrentState& state) override;
 
   void linear(std::span<const LinearJob> jobs, Activation& x) override;
-  void embed(const Weight& table, std::span<const int32_t> ids, float scale, Mat y) override;
+  void embed(const Weight& table, std::span<const int32_t> ids, float scale, Mat y,
+             const Rotation* rotation) override;
   void rms_norm(Mat x, const float* w, int64_t group, float eps, Mat y) override;
+  void rms_norm(Mat x, const float* w, float eps, Activation& y) override;
   void rope(Mat x, int64_t n_heads, int64_t head_dim, int64_t first_position,
             const Rope& rope) override;
   void attention(const AttentionArgs& args, KvCache& cache) override;
@@ -70,6 +73,12 @@ class CpuBackend final : public Backend {
   /// At least `bytes` of scratch for every thread; contents are lost. ResourceExhausted.
   void reserve_scratch(size_t bytes, std::string_view what);
   std::byte* scratch(int thread) noexcept { return scratch_[static_cast<size_t>(thread)].data(); }
+  /// The rows of x in one form, made unless they are there. ResourceExhausted.
+  const DerivedRows& derived(Activation& x, const Rotation* rotation, size_t group);
+  /// Room for the form of all rows of x.
+  static void reserve_form(DerivedRows& form, Mat rows);
+  /// y = R_out^T y (+ bias).
+  void rotate_output(const LinearJob& job);
   void attend_rows(const AttentionArgs& args, const CpuKvCache& cache);
   void attend_blocks(const AttentionArgs& args, const CpuKvCache& cache);
 

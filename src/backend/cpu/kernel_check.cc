@@ -57,7 +57,7 @@ std::vector<float> products(const KernelTable& table, const CpuWeight& w, size_t
   QuantizedRows act;
   act.reserve(kActivations, k, info.act_group);
   for (size_t m = 0; m < kActivations; ++m)
-    act.fill(table, m, &x[m * k]);
+    act.fill(table, m, 0, k, &x[m * k]);
   const auto padded = [](size_t n) { return (n + 63) / 64 * 64; };
   const size_t code_stride = padded(k);
   const size_t scale_stride = padded(k / info.group);
@@ -77,6 +77,18 @@ std::vector<float> products(const KernelTable& table, const CpuWeight& w, size_t
   return y;
 }
 
+/// The row rotated, then another one un-rotated.
+std::vector<float> transforms(const KernelTable& table, const Rotation& rotation,
+                              const std::vector<float>& x) {
+  const auto n = static_cast<size_t>(rotation.width());
+  const SignedTransform t = {n, static_cast<size_t>(rotation.block()), rotation.factor(),
+                             rotation.flips()};
+  std::vector<float> y(2 * n);
+  table.rotate(&t, x.data(), y.data());
+  table.unrotate(&t, x.data() + n, y.data() + n);
+  return y;
+}
+
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   for (size_t i = 0; i < a.size(); ++i) {
     // NaN equals NaN: damaged weights are reported elsewhere, this is about kernels.
@@ -90,7 +102,7 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 }  // namespace
 
 KernelCheck check_kernels(const Backend& backend, std::span<const Weight* const> weights,
-                          const KernelFault& fault) {
+                          std::span<const Rotation* const> rotations, const KernelFault& fault) {
   const auto* cpu = dynamic_cast<const CpuBackend*>(&backend);
   check_argument(cpu != nullptr, "check_kernels: not a CPU backend");
   const auto start = std::chrono::steady_clock::now();
@@ -113,6 +125,19 @@ KernelCheck check_kernels(const Backend& backend, std::span<const Weight* const>
           fmt::format("the {} kernel of {} computes wrong results for {} x {} matrices on this CPU "
                       "({})\ncontinue with --isa ref, and please report it",
                       backend.isa(), w.codec->name, w.rows, w.cols, w.kernel_name));
+  }
+  std::set<std::pair<int64_t, int64_t>> seen_transforms;
+  for (const Rotation* rotation : rotations) {
+    if (!seen_transforms.insert({rotation->width(), rotation->block()}).second) continue;
+    ++report.n_transforms;
+    const std::vector<float> x = make_activations(static_cast<size_t>(rotation->width()));
+    std::vector<float> got = transforms(chosen, *rotation, x);
+    if (fault) fault(got);
+    if (!same_bits(got, transforms(reference, *rotation, x)))
+      throw BackendError(fmt::format(
+          "the {} kernel of the Hadamard transform computes wrong results for rows of {} in "
+          "blocks of {} on this CPU\ncontinue with --isa ref, and please report it",
+          backend.isa(), rotation->width(), rotation->block()));
   }
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;

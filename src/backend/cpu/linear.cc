@@ -1,5 +1,6 @@
-// Products of weights and activations: quantize the rows once, then one parallel region in which
-// every thread takes a contiguous share of each matrix's rows (one sequential stream per thread).
+// Products of weights and activations: rotate and quantize the rows once, then one parallel region
+// in which every thread takes a contiguous share of each matrix's rows (one sequential stream per
+// thread).
 #include <algorithm>
 #include <cstring>
 
@@ -9,7 +10,7 @@
 
 #include "backend/cpu/checks.h"
 #include "backend/cpu/cpu_backend_impl.h"
-#include "backend/cpu/quantized_rows.h"
+#include "backend/cpu/derived_rows.h"
 #include "base/profile.h"
 
 namespace ts {
@@ -56,7 +57,9 @@ TileLayout float_layout(const CpuWeight& w) {
 struct Plan {
   const LinearJob* job = nullptr;
   const CpuWeight* weight = nullptr;
-  const ActRow* act = nullptr;  ///< null = f32 rows
+  const ActRow* act = nullptr;  ///< null = f32 rows:
+  const float* x = nullptr;
+  size_t x_stride = 0;
   TileLayout tile;
 };
 
@@ -89,13 +92,13 @@ void int_rows(const KernelTable& table, const Plan& plan, int64_t begin, int64_t
   }
 }
 
-void float_rows(const KernelTable& table, const Plan& plan, const Mat& x, int64_t begin,
-                int64_t end, std::byte* scratch) {
+void float_rows(const KernelTable& table, const Plan& plan, int64_t begin, int64_t end,
+                std::byte* scratch) {
   const CpuWeight& w = *plan.weight;
   const Mat& y = plan.job->y;
   if (y.rows == 1 && w.float_format >= 0) {
     table.float_gemv[w.float_format](w.row(static_cast<size_t>(begin)), w.row_bytes,
-                                     static_cast<size_t>(end - begin), w.cols, x.row(0),
+                                     static_cast<size_t>(end - begin), w.cols, plan.x,
                                      y.row(0) + begin);
     return;
   }
@@ -110,8 +113,8 @@ void float_rows(const KernelTable& table, const Plan& plan, const Mat& x, int64_
       else
         w.codec->decode(reinterpret_cast<const std::byte*>(row), tile + i * stride, w.cols);
     }
-    table.float_tile(tile, stride, n, w.cols, x.row(0), static_cast<size_t>(x.stride),
-                     static_cast<size_t>(y.rows), y.row(0) + r, static_cast<size_t>(y.stride));
+    table.float_tile(tile, stride, n, w.cols, plan.x, plan.x_stride, static_cast<size_t>(y.rows),
+                     y.row(0) + r, static_cast<size_t>(y.stride));
   }
 }
 
@@ -136,28 +139,25 @@ void CpuBackend::linear(std::span<const LinearJob> jobs, Activation& x) {
       throw InvalidArgument(fmt::format("linear: rows of {} elements, but the weight takes {}",
                                         rows.cols, plan.weight->cols));
     check_mat(jobs[j].y, rows.rows, plan.weight->n_rows(), "linear: y");
-    if (plan.weight->int_format < 0) {
-      plan.tile = float_layout(*plan.weight);
-    } else {
+    check_argument(!plan.job->input || plan.job->input->width() == rows.cols,
+                   "linear: the input rotation has another width");
+    check_argument(!plan.job->output || (plan.job->output->width() == plan.weight->n_rows() &&
+                                         !plan.job->output->grouped()),
+                   "linear: the output rotation has another width, or permutes");
+    if (plan.weight->int_format >= 0) {
       const IntFormatInfo& info = kIntFormatInfo[plan.weight->int_format];
       plan.tile = int_layout(*plan.weight, info);
-      Activation::Slot& slot = x.slot(info.act_group);
-      if (!slot.data) slot.data = std::make_unique<QuantizedRows>();
-      auto& form = static_cast<QuantizedRows&>(*slot.data);
-      if (!slot.valid) {
-        try {
-          form.reserve(static_cast<size_t>(rows.rows), plan.weight->cols, info.act_group);
-        } catch (const std::bad_alloc&) {
-          throw ResourceExhausted(fmt::format("not enough memory for {} x {} quantized activations",
-                                              rows.rows, rows.cols));
-        }
-        for_rows(rows.rows, static_cast<double>(rows.cols) * 0.4, [&](int64_t begin, int64_t end) {
-          for (int64_t r = begin; r < end; ++r)
-            form.fill(table, static_cast<size_t>(r), rows.row(r));
-        });
-        slot.valid = true;
+      plan.act = derived(x, plan.job->input, info.act_group).quantized();
+    } else {
+      plan.tile = float_layout(*plan.weight);
+      if (plan.job->input) {
+        const DerivedRows& form = derived(x, plan.job->input, 0);
+        plan.x = form.values();
+        plan.x_stride = form.stride();
+      } else {
+        plan.x = rows.row(0);
+        plan.x_stride = static_cast<size_t>(rows.stride);
       }
-      plan.act = form.rows();
     }
     scratch_bytes = std::max(scratch_bytes, plan.tile.bytes);
   }
@@ -171,12 +171,60 @@ void CpuBackend::linear(std::span<const LinearJob> jobs, Activation& x) {
       if (plan.act)
         int_rows(table, plan, begin, end, scratch(thread));
       else
-        float_rows(table, plan, rows, begin, end, scratch(thread));
-      if (plan.job->bias) {
+        float_rows(table, plan, begin, end, scratch(thread));
+      if (plan.job->bias && !plan.job->output) {
         for (int64_t m = 0; m < rows.rows; ++m)
           table.add(plan.job->y.row(m) + begin, plan.job->bias + begin,
                     static_cast<size_t>(end - begin));
       }
+    }
+  });
+  for (const LinearJob& job : jobs) {
+    if (job.output) rotate_output(job);
+  }
+}
+
+void CpuBackend::reserve_form(DerivedRows& form, Mat rows) {
+  try {
+    form.reserve(static_cast<size_t>(rows.rows), static_cast<size_t>(rows.cols));
+  } catch (const std::bad_alloc&) {
+    throw ResourceExhausted(fmt::format(
+        "not enough memory for {} x {} rotated or quantized activations", rows.rows, rows.cols));
+  }
+}
+
+const DerivedRows& CpuBackend::derived(Activation& x, const Rotation* rotation, size_t group) {
+  Activation::Slot& slot = x.slot(DerivedRows::key(rotation, group));
+  if (!slot.data) slot.data = std::make_unique<DerivedRows>(rotation, group);
+  auto& form = static_cast<DerivedRows&>(*slot.data);
+  slot.read = true;
+  if (slot.valid) return form;
+  const Mat rows = x.rows();
+  reserve_form(form, rows);
+  const auto n_parts = static_cast<int64_t>(form.n_parts());
+  for_rows(rows.rows * n_parts, form.part_cost_ns(), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      form.fill(kernels_.table, static_cast<size_t>(i / n_parts), static_cast<size_t>(i % n_parts),
+                rows.row(i / n_parts));
+  });
+  slot.valid = true;
+  return form;
+}
+
+void CpuBackend::rotate_output(const LinearJob& job) {
+  const Rotation& rotation = *job.output;
+  const int64_t part = std::max<int64_t>(rotation.block(), 1024);
+  const int64_t n_parts = (job.y.cols + part - 1) / part;
+  for_rows(job.y.rows * n_parts, 0.4 * static_cast<double>(part), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t first = i % n_parts * part;
+      const auto count = static_cast<size_t>(std::min(part, job.y.cols - first));
+      const SignedTransform transform = {count, static_cast<size_t>(rotation.block()),
+                                         rotation.factor(),
+                                         rotation.flips() ? rotation.flips() + first : nullptr};
+      float* y = job.y.row(i / n_parts) + first;
+      kernels_.table.unrotate(&transform, y, y);
+      if (job.bias) kernels_.table.add(y, job.bias + first, count);
     }
   });
 }

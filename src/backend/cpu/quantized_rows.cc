@@ -62,14 +62,20 @@ void QuantizedRows::reserve(size_t n_rows, size_t k, size_t group) {
   }
 }
 
-void QuantizedRows::fill(const KernelTable& table, size_t row, const float* x) {
+void QuantizedRows::fill(const KernelTable& table, size_t row, size_t begin, size_t count,
+                         const float* x) noexcept {
   const ActRow& r = rows_[row];
-  const ActRowOut out = {const_cast<int8_t*>(r.q),      const_cast<float*>(r.scale),
-                         const_cast<int32_t*>(r.isum),  const_cast<float*>(r.fsum),
-                         const_cast<float*>(r.scale16), const_cast<int32_t*>(r.isum16),
-                         const_cast<float*>(r.fsum16)};
-  table.quantize_row(x, k_, group_, &out);
-  if (r.q4) table.interleave4(r.q, k_, const_cast<int8_t*>(r.q4));
+  const size_t g = begin / group_;
+  const bool has16 = r.scale16 != nullptr;
+  const ActRowOut out = {const_cast<int8_t*>(r.q) + begin,
+                         const_cast<float*>(r.scale) + g,
+                         const_cast<int32_t*>(r.isum) + g,
+                         const_cast<float*>(r.fsum) + g,
+                         has16 ? const_cast<float*>(r.scale16) + begin / 16 : nullptr,
+                         has16 ? const_cast<int32_t*>(r.isum16) + begin / 16 : nullptr,
+                         has16 ? const_cast<float*>(r.fsum16) + begin / 16 : nullptr};
+  table.quantize_row(x, count, group_, &out);
+  if (r.q4) table.interleave4(r.q + begin, count, const_cast<int8_t*>(r.q4) + begin);
 }
 
 }  // namespace ts

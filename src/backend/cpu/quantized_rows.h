@@ -16,8 +16,11 @@ class QuantizedRows final : public ActivationFormData {
   /// Makes room for n_rows rows of k elements in groups of `group`; keeps memory that suffices.
   /// Throws std::bad_alloc.
   void reserve(size_t n_rows, size_t k, size_t group);
-  /// Quantizes one row; rows are independent, so threads may fill different ones.
-  void fill(const KernelTable& table, size_t row, const float* x);
+  /// Quantizes elements [begin, begin + count) of a row from x [count]. `begin` is a multiple of
+  /// 128; the part ends at such a multiple or at the end of the row. Parts and rows are
+  /// independent, so threads may fill different ones.
+  void fill(const KernelTable& table, size_t row, size_t begin, size_t count,
+            const float* x) noexcept;
   const ActRow* rows() const noexcept { return rows_.data(); }
 
  private:

@@ -13,6 +13,7 @@
 #include "cli/text_output.h"
 #include "codec/codec.h"
 #include "format/gguf.h"
+#include "model/hadamard_contract.h"
 
 namespace ts::cli {
 namespace {
@@ -256,13 +257,21 @@ class InspectCommand : public Command {
     return out;
   }
 
+  /// What the keys say in one line, or why a run would refuse them; then the keys.
   static std::string rotation_text(const GgufFile& file) {
     std::string out;
+    try {
+      const auto contract = HadamardContract::read(file);
+      if (contract == nullptr) return "\nRotation: none\n";
+      out = "\nRotation: " + printable(contract->describe()) + "\n";
+    } catch (const Error& e) {
+      out = "\nRotation: not usable: " + printable(e.what(), true) + "\n";
+    }
     for (const auto& [key, value] : file.metadata().entries()) {
       if (key.starts_with(kHadamardPrefix))
         out += fmt::format("  {} = {}\n", printable(key), metadata_to_text(value, 4, 60));
     }
-    return out.empty() ? "\nRotation: none\n" : "\nRotation\n" + out;
+    return out;
   }
 
   std::string memory_text() const {

@@ -9,5 +9,6 @@ void set_unpackers(KernelTable& table);
 void set_products(KernelTable& table);
 void set_elementwise(KernelTable& table);
 void set_delta_rule(KernelTable& table);
+void set_hadamard(KernelTable& table);
 
 }  // namespace ts::ref

@@ -19,11 +19,14 @@
 #include <simde/x86/avx512/cast.h>
 #include <simde/x86/avx512/dpbusd.h>
 #include <simde/x86/avx512/loadu.h>
+#include <simde/x86/avx512/mul.h>
 #include <simde/x86/avx512/permutexvar.h>
 #include <simde/x86/avx512/set.h>
 #include <simde/x86/avx512/set1.h>
 #include <simde/x86/avx512/setzero.h>
 #include <simde/x86/avx512/shuffle.h>
+#include <simde/x86/avx512/storeu.h>
+#include <simde/x86/avx512/sub.h>
 #include <simde/x86/avx512/unpackhi.h>
 #include <simde/x86/avx512/unpacklo.h>
 #include <simde/x86/avx512/xor.h>

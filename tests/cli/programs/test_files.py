@@ -39,6 +39,14 @@ class Inspect(Case):
             self.assertIn(word, outcome.text)
         self.assertEqual(run("inspect", MODEL, program=TS_CLI).text, outcome.text)
 
+    def test_rotated_files_are_described(self):
+        path = str(TESTDATA / "qwen35" / "folded_ptq1_0.gguf")
+        text = self.expect_success(run("inspect", path)).text
+        self.assertRegex(text, r"Rotation: block \d+, signs for widths \d+.*; \d+ matrices and the embedding")
+        self.assertIn("prism.hadamard.sign_mode", text)
+        hadamard = run("inspect", path, "--json").json()["hadamard"]
+        self.assertEqual(hadamard["sign_mode"], "explicit")
+
     def test_unknown_tensor_types_are_listed(self):
         file = model()
         file.set(file.tensors["token_embd.weight"]["type"], "I", 199)

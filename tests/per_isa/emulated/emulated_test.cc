@@ -47,6 +47,10 @@ TEST_P(Emulated, Extremes) {
   per_isa::compare_extremes(table(), reference(), GetParam().name);
 }
 
+TEST_P(Emulated, Transforms) {
+  per_isa::compare_transforms(table(), reference(), GetParam().name);
+}
+
 INSTANTIATE_TEST_SUITE_P(Isa, Emulated,
                          testing::Values(Case{"avx_vnni", emulated_overlay_avx_vnni},
                                          Case{"avx512_vnni", emulated_overlay_avx512_vnni}),

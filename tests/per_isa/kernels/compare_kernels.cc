@@ -73,7 +73,7 @@ void expect_complete(const KernelTable& t, const char* isa) {
                    t.attention_scores && t.softmax_terms && t.attention_values && t.exp &&
                    t.scaled_add && t.sigmoid_gate && t.l2_norm && t.conv_taps && t.delta_gates &&
                    t.delta_tokens && t.delta_chunk_products && t.delta_chunk_weights &&
-                   t.delta_chunk;
+                   t.delta_chunk && t.rotate && t.unrotate;
   EXPECT_TRUE(all) << isa << ": an operation has no implementation";
 }
 
@@ -270,6 +270,50 @@ void compare_quantizer(const KernelTable& candidate, const KernelTable& referenc
         expect_same(got.scale16, want.scale16, what);
         expect_same(got.isum16, want.isum16, what);
         expect_same(got.fsum16, want.fsum16, what);
+      }
+    }
+  }
+}
+
+void compare_transforms(const KernelTable& candidate, const KernelTable& reference,
+                        const char* isa) {
+  std::mt19937 rng(11);
+  for (size_t block = 1; block <= 8192; block *= 2) {
+    // One block, odd numbers of blocks (rows that are no whole number of vectors), several.
+    for (const size_t n_blocks : {1u, 3u, 5u, 17u}) {
+      const size_t n = block * n_blocks;
+      std::vector<float> x = random_values(n, static_cast<uint32_t>(n), 3.0F);
+      if (n_blocks == 3) {  // signed zeros, subnormal and huge values, infinities and a NaN
+        for (size_t i = 0; i < n; i += 7)
+          x[i] = i % 2 == 0 ? -0.0F : 0.0F;
+        x[n / 2] = 1e-42F;
+        x[n - 1] = 3e38F;
+        if (block > 2) {
+          x[0] = INFINITY;
+          x[1] = std::nanf("");
+        }
+      }
+      std::vector<uint32_t> flips(n);
+      for (uint32_t& f : flips)
+        f = rng() % 2 == 0 ? 0x80000000u : 0;
+      const int log2 = std::countr_zero(block);
+      const float factor = static_cast<float>(1.0 / std::sqrt(static_cast<double>(block)));
+      for (const bool signs : {false, true}) {
+        const SignedTransform t = {n, block, factor, signs ? flips.data() : nullptr};
+        const std::string what = std::string(isa) + " block 2^" + std::to_string(log2) + " x " +
+                                 std::to_string(n_blocks) + (signs ? " signs" : "");
+        for (const bool forward : {true, false}) {
+          const auto run = [&](const KernelTable& table, const float* from, float* to) {
+            (forward ? table.rotate : table.unrotate)(&t, from, to);
+          };
+          std::vector<float> want(n + 1, 7.0F), got(n + 1, 7.0F), in_place = x;
+          run(reference, x.data(), want.data());
+          run(candidate, x.data(), got.data());
+          run(candidate, in_place.data(), in_place.data());
+          in_place.push_back(7.0F);  // as the element after the row, which nobody may touch
+          expect_same(got, want, what);
+          expect_same(in_place, want, what + " in place");
+        }
       }
     }
   }

@@ -219,7 +219,7 @@ TEST(KernelCheck, PassesAndCatchesAFault) {
   const KernelCheck report = check_kernels(*backend, weights);
   EXPECT_EQ(report.n_shapes, static_cast<int>(weights.size()));
   try {
-    check_kernels(*backend, weights, [](std::span<float> y) { y.back() += 1e-3F; });
+    check_kernels(*backend, weights, {}, [](std::span<float> y) { y.back() += 1e-3F; });
     FAIL() << "a changed result went unnoticed";
   } catch (const BackendError& e) {
     EXPECT_THAT(e.what(), testing::HasSubstr("509"));

@@ -182,16 +182,8 @@ TEST_F(Load, OtherKindsOfFiles) {
     expect_metadata([&](Metadata& md) { md.set("general.type", MetadataValue::string(type)); },
                     "unsupported", {"general.type", type});
   expect_metadata(
-      [](Metadata& md) {
-        md.set("tensorsharp.requires", MetadataValue::string("output_rotation"));
-      },
-      "unsupported", {"output_rotation"});
-}
-
-TEST_F(Load, RotatedWeightsAreNeverRunAsTheyAre) {
-  for (const std::string key : {"prism.hadamard.version", "prism.hadamard.block_size"})
-    expect_metadata([&](Metadata& md) { md.set(key, MetadataValue::u32(1)); }, "unsupported",
-                    {key, "rotated"});
+      [](Metadata& md) { md.set("tensorsharp.requires", MetadataValue::string("time_travel")); },
+      "unsupported", {"time_travel"});
 }
 
 TEST_F(Load, MissingTensorsAreNamed) {

@@ -11,5 +11,6 @@ void set_int_tile(KernelTable* table);        // int_tile.cc
 void set_float_products(KernelTable* table);  // float_products.cc
 void set_elementwise(KernelTable* table);     // elementwise.cc
 void set_delta_rule(KernelTable* table);      // delta_rule.cc
+void set_hadamard(KernelTable* table);        // hadamard.cc
 
 }  // namespace ts::avx2

@@ -10,6 +10,7 @@ void overlay_avx2(KernelTable* table) {
   avx2::set_float_products(table);
   avx2::set_elementwise(table);
   avx2::set_delta_rule(table);
+  avx2::set_hadamard(table);
 }
 
 }  // namespace ts

@@ -7,5 +7,6 @@ namespace ts::avx512_vnni {
 
 void set_int_gemv(KernelTable* table);  // int_gemv.cc
 void set_int_tile(KernelTable* table);  // int_tile.cc
+void set_hadamard(KernelTable* table);  // hadamard.cc
 
 }  // namespace ts::avx512_vnni

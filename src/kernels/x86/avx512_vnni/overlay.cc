@@ -7,6 +7,7 @@ namespace ts {
 void overlay_avx512_vnni(KernelTable* table) {
   avx512_vnni::set_int_gemv(table);
   avx512_vnni::set_int_tile(table);
+  avx512_vnni::set_hadamard(table);
 }
 
 }  // namespace ts

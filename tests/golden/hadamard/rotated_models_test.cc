@@ -1,0 +1,262 @@
+// Models stored rotated against ordinary models that compute the same, and against the models that
+// wrong implementations would compute.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <tensorsharp/engine.hpp>
+
+#include "convert/convert.h"
+#include "support/rotated_model.h"
+#include "support/temp_dir.h"
+
+namespace ts {
+namespace {
+
+using test::Mistake;
+using test::RotationChoice;
+using test::stored_rotated;
+using test::TinyModel;
+using test::unrotated_twin;
+
+constexpr size_t kTokens = 24;
+constexpr double kMaxLogitError = 1e-3, kMaxDivergence = 1e-4;
+
+std::vector<int32_t> some_ids(int64_t n_vocab) {
+  std::vector<int32_t> ids;
+  uint32_t state = 4711;
+  while (ids.size() < kTokens) {
+    state = state * 1664525u + 1013904223u;
+    ids.push_back(static_cast<int32_t>((state >> 8) % static_cast<uint32_t>(n_vocab)));
+  }
+  return ids;
+}
+
+struct Difference {
+  double worst = 0;       ///< largest absolute difference of logits
+  double divergence = 0;  ///< mean Kullback-Leibler divergence per token
+  double relative = 0;    ///< rms difference / standard deviation of the logits
+};
+
+Difference compare(const std::vector<float>& got, const std::vector<float>& want) {
+  Difference d;
+  EXPECT_EQ(got.size(), want.size());
+  const size_t n_vocab = want.size() / kTokens;
+  double errors = 0, sum = 0, squares = 0;
+  for (size_t t = 0; t < kTokens; ++t) {
+    const float *p = want.data() + t * n_vocab, *q = got.data() + t * n_vocab;
+    const auto log_sum = [&](const float* l) {
+      double total = 0;
+      for (size_t i = 0; i < n_vocab; ++i)
+        total += std::exp(static_cast<double>(l[i]));
+      return std::log(total);
+    };
+    const double zp = log_sum(p), zq = log_sum(q);
+    for (size_t i = 0; i < n_vocab; ++i) {
+      const double a = static_cast<double>(p[i]), b = static_cast<double>(q[i]);
+      d.worst = std::max(d.worst, std::fabs(a - b));
+      d.divergence += std::exp(a - zp) * ((a - zp) - (b - zq)) / static_cast<double>(kTokens);
+      errors += (a - b) * (a - b);
+      sum += a;
+      squares += a * a;
+    }
+  }
+  const auto n = static_cast<double>(want.size());
+  d.relative = std::sqrt(errors / n) / std::sqrt(squares / n - (sum / n) * (sum / n));
+  return d;
+}
+
+class RotatedModels : public testing::Test {
+ protected:
+  std::string write(const TinyModel& model) {
+    const auto path = directory_.path() / ("m" + std::to_string(n_files_++) + ".gguf");
+    test::write_tiny_model(model, path);
+    return path.string();
+  }
+  static std::vector<float> logits(const std::string& path, bool exact, int64_t chunk = 0) {
+    LoadOptions o;
+    o.exact = exact;
+    o.kv = KvCacheType::kF32;
+    o.n_threads = 2;
+    if (chunk > 0) o.prefill_chunk = chunk;
+    const auto engine = Engine::load(path, o);
+    const auto ids = some_ids(engine->info().n_vocab);
+    std::vector<float> out(ids.size() * static_cast<size_t>(engine->info().n_vocab));
+    engine->new_session()->eval(ids, out, true);
+    return out;
+  }
+  std::vector<float> logits(const TinyModel& model, bool exact) {
+    return logits(write(model), exact);
+  }
+
+  test::TempDir directory_;
+  int n_files_ = 0;
+};
+
+TinyModel family(const std::string& architecture, TypeId type) {
+  TinyModel m;
+  m.architecture = architecture;
+  m.matrix_type = type;
+  m.ternary = type == TypeId::kPTQ1_0 || type == TypeId::kPQ2_0 || type == TypeId::kQ2_0 ||
+              type == TypeId::kTQ2_0 || type == TypeId::kTQ1_0;
+  m.d_ff = 512;
+  if (architecture == "qwen3") m.head_dim = 128;  // not d_model / n_heads
+  if (architecture == "gemma3") {
+    m.n_layers = 3;
+    m.head_dim = 128;
+    m.n_kv_heads = 1;
+    m.tied = true;
+    m.sliding_window = 5;
+  }
+  return m;
+}
+
+const std::vector<std::string> kFamilies = {"llama", "qwen2", "qwen3", "gemma3"};
+
+TEST_F(RotatedModels, ComputeWhatTheirUnrotatedTwinsCompute) {
+  for (const std::string& name : kFamilies) {
+    for (const TypeId type : {TypeId::kF32, TypeId::kF16, TypeId::kQ8_0, TypeId::kQ2_0,
+                              TypeId::kTQ2_0, TypeId::kPQ2_0, TypeId::kPTQ1_0}) {
+      SCOPED_TRACE(name + " type " + std::to_string(static_cast<uint32_t>(type)));
+      TinyModel m = family(name, type);
+      m.embedding_type = type;
+      RotationChoice choice;
+      choice.block = type == TypeId::kQ8_0 ? 64 : 256;
+      const std::string rotated = write(stored_rotated(m, choice));
+      const std::vector<float> want = logits(unrotated_twin(m, choice), true);
+      const Difference exact = compare(logits(rotated, true), want);
+      EXPECT_LT(exact.worst, kMaxLogitError);
+      EXPECT_LT(exact.divergence, kMaxDivergence);
+      EXPECT_LE(compare(logits(rotated, false), want).relative, 0.06);
+    }
+  }
+}
+
+TEST_F(RotatedModels, EveryBlockSizeSignsOrNoneTiedOrNot) {
+  for (const std::string name : {"llama", "gemma3"}) {
+    for (const bool tied : {false, true}) {
+      for (const bool signs : {false, true}) {
+        for (const int64_t block : {1, 2, 32, 128}) {
+          SCOPED_TRACE(name + " block " + std::to_string(block) + (tied ? " tied" : "") +
+                       (signs ? " signs" : ""));
+          TinyModel m = family(name, TypeId::kF32);
+          m.tied = tied;
+          m.n_layers = 1;
+          const RotationChoice choice = {block, signs};
+          const Difference d = compare(logits(stored_rotated(m, choice), true),
+                                       logits(unrotated_twin(m, choice), true));
+          EXPECT_LT(d.worst, kMaxLogitError);
+          EXPECT_LT(d.divergence, kMaxDivergence);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(RotatedModels, OnlySomeMatricesRotated) {
+  for (const bool embedding : {false, true}) {
+    for (const bool head : {false, true}) {
+      SCOPED_TRACE(std::string(embedding ? "embedding " : "") + (head ? "head" : ""));
+      const TinyModel m = family("llama", TypeId::kF16);
+      RotationChoice choice;
+      choice.embedding = embedding;
+      choice.head = head;
+      EXPECT_LT(
+          compare(logits(stored_rotated(m, choice), true), logits(unrotated_twin(m, choice), true))
+              .worst,
+          kMaxLogitError);
+    }
+  }
+}
+
+TEST_F(RotatedModels, BothTernaryPacksGiveTheSameBits) {
+  for (const std::string& name : kFamilies) {
+    for (const bool exact : {false, true}) {
+      TinyModel m = family(name, TypeId::kPTQ1_0);
+      m.embedding_type = TypeId::kPTQ1_0;
+      const std::vector<float> one = logits(stored_rotated(m, {}), exact);
+      m.matrix_type = m.embedding_type = TypeId::kPQ2_0;
+      EXPECT_EQ(one, logits(stored_rotated(m, {}), exact)) << name << " exact " << exact;
+    }
+  }
+}
+
+TEST_F(RotatedModels, ChunksDoNotChangeBits) {
+  // One token at a time, a few, all at once: the forms of the rows are made in different ways.
+  TinyModel m = family("qwen3", TypeId::kPTQ1_0);
+  m.embedding_type = TypeId::kQ8_0;
+  const std::string path = write(stored_rotated(m, {}));
+  for (const bool exact : {false, true}) {
+    const std::vector<float> want = logits(path, exact, 64);
+    LoadOptions o;
+    o.exact = exact;
+    o.kv = KvCacheType::kF32;
+    o.n_threads = 3;
+    const auto engine = Engine::load(path, o);
+    const auto session = engine->new_session();
+    std::vector<float> row(static_cast<size_t>(engine->info().n_vocab)), got;
+    for (const int32_t id : some_ids(engine->info().n_vocab)) {
+      session->eval(std::vector<int32_t>{id}, row, false);
+      got.insert(got.end(), row.begin(), row.end());
+    }
+    EXPECT_EQ(got, want) << "exact " << exact;
+  }
+}
+
+TEST_F(RotatedModels, MistakesBreakTheLimits) {
+  for (const std::string name : {"llama", "gemma3"}) {
+    for (const Mistake mistake : {Mistake::kSignsLast, Mistake::kNoInverseOfEmbedding,
+                                  Mistake::kHeadNotRotated, Mistake::kNothingRotated}) {
+      const TinyModel m = family(name, TypeId::kPTQ1_0);
+      const Difference d = compare(logits(stored_rotated(m, {}), true),
+                                   logits(unrotated_twin(m, {}, mistake), true));
+      EXPECT_GT(d.worst, 100 * kMaxLogitError) << name << " mistake " << static_cast<int>(mistake);
+      EXPECT_GT(d.divergence, 100 * kMaxDivergence)
+          << name << " mistake " << static_cast<int>(mistake);
+    }
+  }
+}
+
+/// One scale for each 256 weights instead of 128, as TQ1_0 and TQ2_0 can hold it.
+void share_scales(std::vector<test::TinyTensor>& tensors) {
+  for (test::TinyTensor& t : tensors) {
+    if (t.shape.n_dims != 2) continue;
+    for (size_t pair = 0; pair < t.values.size(); pair += 256) {
+      const auto largest = [&](size_t from) {
+        float top = 0;
+        for (size_t i = from; i < from + 128; ++i)
+          top = std::max(top, std::fabs(t.values[i]));
+        return top;
+      };
+      const float scale = largest(pair);
+      for (size_t i = pair + 128; i < pair + 256; ++i)
+        t.values[i] = t.values[i] == 0 ? 0 : std::copysign(scale, t.values[i]);
+    }
+  }
+}
+
+TEST_F(RotatedModels, OtherTypesOfTheSameWeightsGiveTheSameModel) {
+  // The lists decide, never the type: re-encoding keeps them and the model stays what it was.
+  TinyModel m = family("qwen3", TypeId::kPTQ1_0);
+  m.embedding_type = TypeId::kPTQ1_0;
+  m.edit_tensors = share_scales;
+  const std::string source = write(stored_rotated(m, {}));
+  const std::vector<float> want = logits(unrotated_twin(m, {}), true);
+  for (const std::string type : {"pq2_0", "q2_0", "tq2_0", "tq1_0", "f16", "q8_0"}) {
+    const auto path = directory_.path() / (type + ".gguf");
+    ConvertOptions options;
+    options.type = type;
+    options.lossy = type == "q8_0";  // its scales round; the others hold the weights exactly
+    convert_model(source, path, options, {});
+    const Difference d = compare(logits(path.string(), true), want);
+    EXPECT_LT(d.worst, options.lossy ? 0.2 : kMaxLogitError) << type;
+    EXPECT_LT(d.divergence, options.lossy ? 1e-3 : kMaxDivergence) << type;
+  }
+}
+
+}  // namespace
+}  // namespace ts
