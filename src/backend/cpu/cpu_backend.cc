@@ -199,7 +199,6 @@ void CpuBackend::rms_norm(Mat x, const float* w, int64_t group, float eps, Mat y
 }
 
 void CpuBackend::rms_norm(Mat x, const float* w, float eps, Activation& activation) {
-  const profile::Scope timer("rms_norm");
   const Mat y = activation.rows();
   check_mat(x, x.rows, x.cols, "rms_norm: x");
   check_mat(y, x.rows, x.cols, "rms_norm: y");
@@ -217,6 +216,7 @@ void CpuBackend::rms_norm(Mat x, const float* w, float eps, Activation& activati
     cost += form.part_cost_ns() * static_cast<double>(form.n_parts());
     forms.push_back(&form);
   }
+  const profile::Scope timer(forms.empty() ? "rms_norm" : "rms_norm+rotate+quantize");
   const auto norm = [&](int64_t r) {
     kernels_.table.rms_norm(x.row(r), w, static_cast<size_t>(x.cols), eps, y.row(r));
   };

@@ -121,7 +121,6 @@ void float_rows(const KernelTable& table, const Plan& plan, int64_t begin, int64
 }  // namespace
 
 void CpuBackend::linear(std::span<const LinearJob> jobs, Activation& x) {
-  const profile::Scope timer("linear");
   const Mat rows = x.rows();
   check_mat(rows, rows.rows, rows.cols, "linear: x");
   if (rows.rows == 0 || jobs.empty()) return;
@@ -163,6 +162,7 @@ void CpuBackend::linear(std::span<const LinearJob> jobs, Activation& x) {
   }
   reserve_scratch(scratch_bytes, "linear");
 
+  const profile::Scope timer("linear");
   pool_.run([&](int thread, int n_threads) {
     for (const Plan& plan : plans) {
       const auto [begin, end] =
@@ -199,6 +199,7 @@ const DerivedRows& CpuBackend::derived(Activation& x, const Rotation* rotation, 
   auto& form = static_cast<DerivedRows&>(*slot.data);
   slot.read = true;
   if (slot.valid) return form;
+  const profile::Scope timer(!rotation ? "quantize" : group > 0 ? "rotate+quantize" : "rotate");
   const Mat rows = x.rows();
   reserve_form(form, rows);
   const auto n_parts = static_cast<int64_t>(form.n_parts());
