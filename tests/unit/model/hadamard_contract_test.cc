@@ -429,12 +429,12 @@ TEST_F(Contract, ShapesOfListedTensors) {
 TEST_F(Contract, GroupedHeadsComeFromTheHyperParameters) {
   const auto with_ssm_out = [&](int64_t width, int64_t value_heads) {
     TinyModel m = small();
-    m.architecture = "qwen35";
     m.edit_tensors = [=](std::vector<TinyTensor>& tensors) {
       tensors.push_back({"blk.0.ssm_out.weight", TypeId::kF32, Shape{width, 64},
                          std::vector<float>(static_cast<size_t>(width * 64), 0.5F)});
     };
     return rotated(m, block32(), [=](Metadata& md) {
+      md.set("general.architecture", MetadataValue::string("qwen35"));
       md.set(kP + "gdn_v_grouped", MetadataValue::boolean(true));
       md.set("qwen35.ssm.time_step_rank", MetadataValue::u32(static_cast<uint32_t>(value_heads)));
       md.set("qwen35.ssm.group_count", MetadataValue::u32(2));
