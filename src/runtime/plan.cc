@@ -23,6 +23,7 @@ constexpr double kTolerableOverflow = 0.25;
 constexpr std::string_view kWeights = "weights";
 constexpr std::string_view kKvCache = "KV cache";
 constexpr std::string_view kRecurrentState = "recurrent state";
+constexpr std::string_view kCheckpoints = "remembered states";
 
 uint64_t saturating_add(uint64_t a, uint64_t b) {
   return checked_add(a, b).value_or(UINT64_MAX);
@@ -49,7 +50,8 @@ MemoryPlan plan_at(const Model& model, const GgufFile& file, const LoadOptions& 
   plan.model_context = model.config().context_length;
   plan.available_bytes = available.bytes;
   plan.limit_name = available.limit_name;
-  const StateLayout state = model.state_layout(context, kv_type_of(options.kv));
+  StateLayout state = model.state_layout(context, kv_type_of(options.kv));
+  state.checkpoint_bytes = options.checkpoint_bytes;
   const WorkspaceLayout workspace = model.workspace_layout(prefill_chunk_of(options, context));
   const auto logits = static_cast<uint64_t>(model.config().n_vocab) * sizeof(float);
   plan.items = {{std::string(kWeights), model.weight_bytes()},
@@ -57,9 +59,14 @@ MemoryPlan plan_at(const Model& model, const GgufFile& file, const LoadOptions& 
                 {"scratch", workspace.bytes()},
                 {"output buffers", 2 * logits},
                 {"tokenizer", tokenizer_bytes(file.metadata())}};
-  if (state.has_recurrent())
+  if (state.has_recurrent()) {
+    // A conversation shorter than one step of the grid remembers none.
+    const auto n_remembered =
+        static_cast<uint64_t>(std::min(state.max_checkpoints(), context / kCheckpointGrid));
     plan.items.insert(plan.items.begin() + 2,
-                      {std::string(kRecurrentState), state.recurrent_bytes()});
+                      {{std::string(kRecurrentState), state.recurrent_bytes()},
+                       {std::string(kCheckpoints), n_remembered * state.recurrent_bytes()}});
+  }
   for (const MemoryPlan::Item& item : plan.items)
     plan.total_bytes = saturating_add(plan.total_bytes, item.bytes);
   plan.fits = plan.total_bytes <= plan.available_bytes;
