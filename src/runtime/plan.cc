@@ -63,9 +63,9 @@ MemoryPlan plan_at(const Model& model, const GgufFile& file, const LoadOptions& 
     // A conversation shorter than one step of the grid remembers none.
     const auto n_remembered =
         static_cast<uint64_t>(std::min(state.max_checkpoints(), context / kCheckpointGrid));
-    plan.items.insert(plan.items.begin() + 2,
-                      {{std::string(kRecurrentState), state.recurrent_bytes()},
-                       {std::string(kCheckpoints), n_remembered * state.recurrent_bytes()}});
+    plan.items.push_back({std::string(kRecurrentState), state.recurrent_bytes()});
+    if (n_remembered > 0)
+      plan.items.push_back({std::string(kCheckpoints), n_remembered * state.recurrent_bytes()});
   }
   for (const MemoryPlan::Item& item : plan.items)
     plan.total_bytes = saturating_add(plan.total_bytes, item.bytes);

@@ -29,6 +29,8 @@ using nlohmann::ordered_json;
 constexpr double kSliceSeconds = 0.25;
 // A share above this is no share: the two did not measure the same thing.
 constexpr double kHighestShare = 1.02;
+// A repetition this long needs none before it for warming up.
+constexpr double kLongSeconds = 20;
 constexpr size_t kMeterBytes = size_t{256} << 20;
 
 double seconds_since(Clock::time_point start) {
@@ -249,15 +251,17 @@ class BenchCommand : public Command {
     const Progress progress = console.progress();
     const auto prompt = std::span(ids_).first(static_cast<size_t>(n_prompt_));
     std::vector<double> seconds;
-    // One repetition more than asked: the first also touches memory for the first time.
-    for (int64_t r = -1; r < repetitions_; ++r) {
-      progress("prefill", static_cast<uint64_t>(r + 1), static_cast<uint64_t>(repetitions_ + 1));
+    // One repetition more than asked: the first also touches memory for the first time. Where that
+    // is nothing beside the computing, it counts.
+    for (int64_t r = 0; static_cast<int64_t>(seconds.size()) < repetitions_; ++r) {
+      progress("prefill", static_cast<uint64_t>(r), static_cast<uint64_t>(repetitions_ + 1));
       session_->reset();
       const auto start = Clock::now();
       session_->eval(prompt, logits_, false, &interrupt_flag());
-      if (r < 0) continue;
-      seconds.push_back(seconds_since(start));
-      result.rates.push_back(static_cast<double>(n_prompt_) / seconds.back());
+      const double elapsed = seconds_since(start);
+      if (r == 0 && elapsed < kLongSeconds) continue;
+      seconds.push_back(elapsed);
+      result.rates.push_back(static_cast<double>(n_prompt_) / elapsed);
     }
     result.first_token_seconds = median(seconds);
     return result;
