@@ -17,6 +17,7 @@ void compare_quantizer(const KernelTable& candidate, const KernelTable& referenc
 void compare_elementwise(const KernelTable& candidate, const KernelTable& reference,
                          const char* isa);
 void compare_delta_rule(const KernelTable& candidate, const KernelTable& reference,
+                        const char* isa);
 void compare_transforms(const KernelTable& candidate, const KernelTable& reference,
                         const char* isa);
 /// Every function is there; only int_gemv may be absent.

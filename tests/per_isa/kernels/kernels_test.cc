@@ -45,6 +45,7 @@ TEST_P(EveryIsa, Elementwise) {
 
 TEST_P(EveryIsa, DeltaRule) {
   per_isa::compare_delta_rule(table(), reference(), isa());
+}
 TEST_P(EveryIsa, Transforms) {
   per_isa::compare_transforms(table(), reference(), isa());
 }
