@@ -49,6 +49,7 @@ PROMPTS = (
     "<|im_start|>user\nTell me a story.<|im_end|>\n<|im_start|>assistant\n",
 )
 N_GREEDY = 64
+N_DOCUMENTS = 10
 
 
 class Exporter:
@@ -217,10 +218,32 @@ def greedy(model: qwen35.Model, ids: list[int]) -> list[int]:
     return made
 
 
+def loss_of(model: qwen35.Model, ids: list[int]) -> float:
+    """Return the summed loss of all ids but the first, in nats."""
+    return -float(log_probabilities(model.forward(ids[:-1]), ids[1:]).sum())
+
+
+def documents(
+    model: qwen35.Model, tokenizer: tokenizers.Tokenizer, path: pathlib.Path
+) -> dict[str, Any]:
+    """Return the loss of the first documents of a file as it is, without a token in front."""
+    raw = path.read_text(encoding="utf-8").split(corpus.SEPARATOR)[:N_DOCUMENTS]
+    ids = [tokenizer.encode(document.strip()).ids for document in raw]
+    n_scored = sum(len(i) - 1 for i in ids)
+    nll = sum(loss_of(model, i) for i in ids)
+    return {
+        "what": f"the first {N_DOCUMENTS} documents of testdata/stories260k/{path.name} without "
+        "blanks at their ends, each from an empty state; loss of all but the first token, in nats",
+        "n_tokens": n_scored,
+        "mean_nll": float(f"{nll / n_scored:.8g}"),
+    }
+
+
 def expectations(
-    path: pathlib.Path, tokenizer: tokenizers.Tokenizer, stories: list[str]
+    path: pathlib.Path, tokenizer: tokenizers.Tokenizer, held_out: pathlib.Path
 ) -> dict[str, Any]:
     """Return the golden record of the exported file."""
+    stories = corpus.read_stories(held_out)
     end = [corpus.END_OF_TEXT]
     ids = (end + tokenizer.encode(stories[0]).ids)[:N_GOLDEN_IDS]
     record = golden.make(path, ids, POSITIONS)
@@ -241,7 +264,7 @@ def expectations(
     losses, counts = [], []
     for story in stories:
         ids = end + tokenizer.encode(story).ids + end
-        losses.append(-float(log_probabilities(model.forward(ids[:-1]), ids[1:]).sum()))
+        losses.append(loss_of(model, ids))
         counts.append(len(ids) - 1)
     record["held_out"] = {
         "what": "stories of testdata/stories260k/tinystories_40.txt after tidying, each from an "
@@ -250,6 +273,7 @@ def expectations(
         "nll": golden.rounded(np.array(losses)),
         "loss_per_token": float(f"{sum(losses) / sum(counts):.8g}"),
     }
+    record["documents"] = documents(model, tokenizer, held_out)
     return record
 
 
@@ -278,7 +302,7 @@ def main() -> None:
     shutil.copyfile(options.run / "log.jsonl", options.output / f"{NAME}.log.jsonl")
 
     path = options.output / f"{NAME}.ptq1_0.gguf"
-    record = expectations(path, tokenizer, corpus.read_stories(options.held_out))
+    record = expectations(path, tokenizer, options.held_out)
     ids = record["ids"]
     with torch.no_grad():
         padded = ids + [0] * (-len(ids) % DeltaNet.CHUNK)
