@@ -228,6 +228,7 @@ def model_keys(name: str, spec: Spec) -> dict[str, Value]:
         "qwen35.feed_forward_length": u32(spec.d_ff),
         "qwen35.attention.head_count": u32(spec.n_head),
         "qwen35.attention.layer_norm_rms_epsilon": f32(1e-6),
+        "qwen35.rope.dimension_count": u32(spec.n_rot),
         "qwen35.ssm.conv_kernel": u32(4),
         "qwen35.ssm.state_size": u32(spec.d_state),
         "qwen35.ssm.group_count": u32(spec.n_k),
@@ -241,7 +242,6 @@ def model_keys(name: str, spec: Spec) -> dict[str, Value]:
             "qwen35.attention.head_count_kv": u32(spec.n_head_kv),
             "qwen35.attention.key_length": u32(spec.head_dim),
             "qwen35.attention.value_length": u32(spec.head_dim),
-            "qwen35.rope.dimension_count": u32(spec.n_rot),
             "qwen35.rope.dimension_sections": array(
                 gguf_file.I32, (third, third, half - 2 * third, 0)
             ),
