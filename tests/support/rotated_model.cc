@@ -10,8 +10,11 @@
 namespace ts::test {
 namespace {
 
+/// A matrix that may be stored rotated.
 bool is_matrix(const TinyTensor& t) {
-  return t.shape.n_dims == 2;
+  return t.shape.n_dims == 2 && t.name.find("ssm_alpha") == std::string::npos &&
+         t.name.find("ssm_beta") == std::string::npos &&
+         t.name.find("ssm_conv1d") == std::string::npos;
 }
 
 bool is_listed(const TinyTensor& t, const RotationChoice& choice) {
@@ -46,6 +49,20 @@ void unrotate(std::vector<double>& values, int64_t width, int64_t block,
   if (!signs_last) flip();
 }
 
+/// Columns from grouped to tiled value heads: grouped head k * repeats + r is tiled r * n_k + k.
+void tile_heads(std::vector<double>& values, const TinyModel& m) {
+  const auto n_k = static_cast<size_t>(m.n_k_heads), n_v = static_cast<size_t>(m.n_v_heads);
+  const auto dim = static_cast<size_t>(m.state_size);
+  const std::vector<double> grouped = values;
+  for (size_t row = 0; row < values.size(); row += n_v * dim) {
+    for (size_t head = 0; head < n_v; ++head) {
+      const size_t from = head % n_k * (n_v / n_k) + head / n_k;
+      for (size_t d = 0; d < dim; ++d)
+        values[row + head * dim + d] = grouped[row + from * dim + d];
+    }
+  }
+}
+
 }  // namespace
 
 std::map<int64_t, std::vector<int8_t>> rotation_signs(const TinyModel& model,
@@ -70,6 +87,7 @@ TinyModel stored_rotated(TinyModel model, const RotationChoice& choice) {
   const auto signs = rotation_signs(model, choice);
   const auto before = model.edit_metadata;
   const bool tied = model.tied && choice.embedding;
+  const bool grouped = choice.grouped && model.architecture == "qwen35";
   model.edit_metadata = [=](Metadata& md) {
     if (before) before(md);
     const std::string p = "prism.hadamard.";
@@ -91,6 +109,7 @@ TinyModel stored_rotated(TinyModel model, const RotationChoice& choice) {
     if (choice.embedding)
       md.set(p + "inverse_weight_names", MetadataValue::strings({"token_embd.weight"}));
     if (tied) md.set(p + "tied_output", MetadataValue::boolean(true));
+    if (grouped) md.set(p + "gdn_v_grouped", MetadataValue::boolean(true));
   };
   return model;
 }
@@ -98,7 +117,7 @@ TinyModel stored_rotated(TinyModel model, const RotationChoice& choice) {
 TinyModel unrotated_twin(TinyModel model, const RotationChoice& choice, Mistake mistake) {
   const auto signs = rotation_signs(model, choice);
   const auto before = model.edit_tensors;
-  const bool tied = model.tied;
+  const TinyModel shape = model;
   model.edit_tensors = [=](std::vector<TinyTensor>& tensors) {
     if (before) before(tensors);
     std::vector<TinyTensor> separate_head;
@@ -118,8 +137,11 @@ TinyModel unrotated_twin(TinyModel model, const RotationChoice& choice, Mistake 
       if (mistake == Mistake::kHeadNotRotated && t.name == "output.weight") rotated = false;
       if (rotated)
         unrotate(values, t.shape[0], choice.block, of_width, mistake == Mistake::kSignsLast);
+      if (t.name.find(".ssm_out.") != std::string::npos && choice.grouped && rotated &&
+          mistake != Mistake::kHeadsTiled)
+        tile_heads(values, shape);
       // Where look-up and head share the rows, a mistake in one of them alone shows as two tables.
-      if (embedding && tied) {
+      if (embedding && shape.tied) {
         if (mistake == Mistake::kNoInverseOfEmbedding)
           separate_head.push_back(
               {"output.weight", TypeId::kF32, t.shape, {right.begin(), right.end()}});

@@ -16,11 +16,20 @@ struct RotationChoice {
   bool embedding = true;  ///< token_embd.weight is stored rotated, too
   bool head = true;       ///< output.weight, where the model has one
   uint64_t seed = 7;      ///< of the signs
+  /// qwen35: ssm_out was rotated over grouped heads (the rows the layer makes are tiled).
+  bool grouped = true;
 };
 
 /// What an implementation might get wrong; unrotated_twin() then makes the model such an
 /// implementation would compute.
-enum class Mistake { kNone, kSignsLast, kNoInverseOfEmbedding, kHeadNotRotated, kNothingRotated };
+enum class Mistake {
+  kNone,
+  kSignsLast,
+  kNoInverseOfEmbedding,
+  kHeadNotRotated,
+  kHeadsTiled,
+  kNothingRotated
+};
 
 /// The signs of every width of the model's matrices; empty when there are none.
 std::map<int64_t, std::vector<int8_t>> rotation_signs(const TinyModel& model,

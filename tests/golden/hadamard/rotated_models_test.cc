@@ -11,6 +11,7 @@
 #include <tensorsharp/engine.hpp>
 
 #include "convert/convert.h"
+#include "hadamard/transform.h"
 #include "support/rotated_model.h"
 #include "support/temp_dir.h"
 
@@ -105,6 +106,11 @@ TinyModel family(const std::string& architecture, TypeId type) {
               type == TypeId::kTQ2_0 || type == TypeId::kTQ1_0;
   m.d_ff = 512;
   if (architecture == "qwen3") m.head_dim = 128;  // not d_model / n_heads
+  if (architecture == "qwen35") {                 // widths that are multiples of 256
+    m.n_k_heads = 2;
+    m.n_v_heads = 8;
+    m.state_size = 64;
+  }
   if (architecture == "gemma3") {
     m.n_layers = 3;
     m.head_dim = 128;
@@ -115,12 +121,15 @@ TinyModel family(const std::string& architecture, TypeId type) {
   return m;
 }
 
-const std::vector<std::string> kFamilies = {"llama", "qwen2", "qwen3", "gemma3"};
+const std::vector<std::string> kFamilies = {"llama", "qwen2", "qwen3", "gemma3", "qwen35"};
 
 TEST_F(RotatedModels, ComputeWhatTheirUnrotatedTwinsCompute) {
   for (const std::string& name : kFamilies) {
-    for (const TypeId type : {TypeId::kF32, TypeId::kF16, TypeId::kQ8_0, TypeId::kQ2_0,
-                              TypeId::kTQ2_0, TypeId::kPQ2_0, TypeId::kPTQ1_0}) {
+    std::vector<TypeId> types = {TypeId::kF16, TypeId::kQ8_0, TypeId::kPTQ1_0};
+    if (name == "llama" || name == "qwen35")
+      types = {TypeId::kF32,   TypeId::kF16,   TypeId::kQ8_0,  TypeId::kQ2_0,
+               TypeId::kTQ2_0, TypeId::kPQ2_0, TypeId::kPTQ1_0};
+    for (const TypeId type : types) {
       SCOPED_TRACE(name + " type " + std::to_string(static_cast<uint32_t>(type)));
       TinyModel m = family(name, type);
       m.embedding_type = type;
@@ -137,15 +146,14 @@ TEST_F(RotatedModels, ComputeWhatTheirUnrotatedTwinsCompute) {
 }
 
 TEST_F(RotatedModels, EveryBlockSizeSignsOrNoneTiedOrNot) {
-  for (const std::string name : {"llama", "gemma3"}) {
+  for (const std::string name : {"llama", "qwen35"}) {
     for (const bool tied : {false, true}) {
       for (const bool signs : {false, true}) {
-        for (const int64_t block : {1, 2, 32, 128}) {
+        for (const int64_t block : {2, 128}) {
           SCOPED_TRACE(name + " block " + std::to_string(block) + (tied ? " tied" : "") +
                        (signs ? " signs" : ""));
           TinyModel m = family(name, TypeId::kF32);
           m.tied = tied;
-          m.n_layers = 1;
           const RotationChoice choice = {block, signs};
           const Difference d = compare(logits(stored_rotated(m, choice), true),
                                        logits(unrotated_twin(m, choice), true));
@@ -185,6 +193,15 @@ TEST_F(RotatedModels, BothTernaryPacksGiveTheSameBits) {
   }
 }
 
+TEST_F(RotatedModels, HeadsMayHaveBeenTiledWhenRotated) {
+  const TinyModel m = family("qwen35", TypeId::kPTQ1_0);
+  RotationChoice choice;
+  choice.grouped = false;
+  const Difference d =
+      compare(logits(stored_rotated(m, choice), true), logits(unrotated_twin(m, choice), true));
+  EXPECT_LT(d.worst, kMaxLogitError);
+}
+
 TEST_F(RotatedModels, ChunksDoNotChangeBits) {
   // One token at a time, a few, all at once: the forms of the rows are made in different ways.
   TinyModel m = family("qwen3", TypeId::kPTQ1_0);
@@ -207,10 +224,58 @@ TEST_F(RotatedModels, ChunksDoNotChangeBits) {
   }
 }
 
+/// The same model with the outputs of some matrices rotated, H W, and the keys that say so.
+TinyModel two_sided(TinyModel m, int64_t block, bool keys) {
+  static const std::vector<std::string> kKinds = {"attn_q", "attn_v", "attn_output", "ffn_up",
+                                                  "ffn_down"};
+  std::vector<std::string> names;
+  for (const std::string& kind : kKinds)
+    names.push_back("blk.0." + kind + ".weight");
+  const auto metadata_before = m.edit_metadata;
+  m.edit_metadata = [=](Metadata& md) {
+    if (metadata_before) metadata_before(md);
+    if (!keys) return;
+    md.set("tensorsharp.hadamard.output.block_size",
+           MetadataValue::u32(static_cast<uint32_t>(block)));
+    md.set("tensorsharp.hadamard.output.weight_names", MetadataValue::strings(names));
+    md.set("tensorsharp.requires", MetadataValue::string("output_rotation"));
+  };
+  m.edit_tensors = [=](std::vector<test::TinyTensor>& tensors) {
+    for (test::TinyTensor& t : tensors) {
+      if (std::find(names.begin(), names.end(), t.name) == names.end()) continue;
+      const auto n_in = static_cast<size_t>(t.shape[0]), n_out = static_cast<size_t>(t.shape[1]);
+      std::vector<double> column(n_out);
+      for (size_t c = 0; c < n_in; ++c) {
+        for (size_t r = 0; r < n_out; ++r)
+          column[r] = static_cast<double>(t.values[r * n_in + c]);
+        transform_blocks(column.data(), n_out, static_cast<size_t>(block));
+        for (size_t r = 0; r < n_out; ++r)
+          t.values[r * n_in + c] = static_cast<float>(column[r]);
+      }
+    }
+  };
+  return m;
+}
+
+TEST_F(RotatedModels, OutputSideRotations) {
+  for (const bool input_side : {false, true}) {
+    TinyModel m = family("llama", TypeId::kF32);
+    m.biases = true;  // they are added in the ordinary basis
+    const std::vector<float> want = logits(input_side ? unrotated_twin(m, {}) : m, true);
+    const TinyModel base = input_side ? stored_rotated(m, {}) : m;
+    EXPECT_LT(compare(logits(two_sided(base, 64, true), true), want).worst, kMaxLogitError);
+    EXPECT_LE(compare(logits(two_sided(base, 64, true), false), want).relative, 0.06);
+    EXPECT_GT(compare(logits(two_sided(base, 64, false), true), want).worst, 100 * kMaxLogitError)
+        << "the keys matter";
+  }
+}
+
 TEST_F(RotatedModels, MistakesBreakTheLimits) {
-  for (const std::string name : {"llama", "gemma3"}) {
-    for (const Mistake mistake : {Mistake::kSignsLast, Mistake::kNoInverseOfEmbedding,
-                                  Mistake::kHeadNotRotated, Mistake::kNothingRotated}) {
+  for (const std::string name : {"llama", "gemma3", "qwen35"}) {
+    for (const Mistake mistake :
+         {Mistake::kSignsLast, Mistake::kNoInverseOfEmbedding, Mistake::kHeadNotRotated,
+          Mistake::kHeadsTiled, Mistake::kNothingRotated}) {
+      if (mistake == Mistake::kHeadsTiled && name != "qwen35") continue;
       const TinyModel m = family(name, TypeId::kPTQ1_0);
       const Difference d = compare(logits(stored_rotated(m, {}), true),
                                    logits(unrotated_twin(m, {}, mistake), true));
