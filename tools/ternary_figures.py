@@ -53,7 +53,7 @@ def best_ternary(x: np.ndarray) -> tuple[float, float, float]:
 def energy_of_largest(x: np.ndarray, share: float = 0.2) -> float:
     """Share of each row's energy that its largest `share` of values holds."""
     energy = np.sort(x.reshape(-1, x.shape[-1]) ** 2, axis=-1)[:, ::-1]
-    count = int(round(share * x.shape[-1]))
+    count = round(share * x.shape[-1])
     return float((energy[:, :count].sum(-1) / energy.sum(-1)).mean())
 
 

@@ -22,8 +22,6 @@ constexpr int64_t kDefaultChunk = 256;
 constexpr double kTolerableOverflow = 0.25;
 constexpr std::string_view kWeights = "weights";
 constexpr std::string_view kKvCache = "KV cache";
-constexpr std::string_view kRecurrentState = "recurrent state";
-constexpr std::string_view kCheckpoints = "remembered states";
 
 uint64_t saturating_add(uint64_t a, uint64_t b) {
   return checked_add(a, b).value_or(UINT64_MAX);
@@ -54,19 +52,21 @@ MemoryPlan plan_at(const Model& model, const GgufFile& file, const LoadOptions& 
   state.checkpoint_bytes = options.checkpoint_bytes;
   const WorkspaceLayout workspace = model.workspace_layout(prefill_chunk_of(options, context));
   const auto logits = static_cast<uint64_t>(model.config().n_vocab) * sizeof(float);
-  plan.items = {{std::string(kWeights), model.weight_bytes()},
-                {std::string(kKvCache), state.kv_bytes()},
-                {"scratch", workspace.bytes()},
-                {"output buffers", 2 * logits},
-                {"tokenizer", tokenizer_bytes(file.metadata())}};
+  const auto add = [&](std::string_view name, uint64_t bytes) {
+    plan.items.push_back({std::string(name), bytes});
+  };
+  add(kWeights, model.weight_bytes());
+  add(kKvCache, state.kv_bytes());
   if (state.has_recurrent()) {
+    add("recurrent state", state.recurrent_bytes());
     // A conversation shorter than one step of the grid remembers none.
     const auto n_remembered =
         static_cast<uint64_t>(std::min(state.max_checkpoints(), context / kCheckpointGrid));
-    plan.items.push_back({std::string(kRecurrentState), state.recurrent_bytes()});
-    if (n_remembered > 0)
-      plan.items.push_back({std::string(kCheckpoints), n_remembered * state.recurrent_bytes()});
+    if (n_remembered > 0) add("remembered states", n_remembered * state.recurrent_bytes());
   }
+  add("scratch", workspace.bytes());
+  add("output buffers", 2 * logits);
+  add("tokenizer", tokenizer_bytes(file.metadata()));
   for (const MemoryPlan::Item& item : plan.items)
     plan.total_bytes = saturating_add(plan.total_bytes, item.bytes);
   plan.fits = plan.total_bytes <= plan.available_bytes;
