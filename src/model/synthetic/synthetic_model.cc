@@ -5,6 +5,8 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <tensorsharp/error.hpp>
 
@@ -40,6 +42,19 @@ const Codec& matrix_type(const SyntheticShape& shape, const std::string& scheme)
                     width % 64 == 0 ? "q2_0" : (width % 32 == 0 ? "q8_0" : "f16")));
   }
   return *codec;
+}
+
+/// Takes the pages of a range from the system in one go, which costs about two thirds of taking
+/// each when it is first written. A hint: older systems do not know it.
+void prepare_to_write(std::span<std::byte> range) {
+#ifdef MADV_POPULATE_WRITE
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = (reinterpret_cast<uintptr_t>(range.data()) + page - 1) / page * page;
+  const auto end = reinterpret_cast<uintptr_t>(range.data() + range.size()) / page * page;
+  if (end > begin) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_WRITE);
+#else
+  static_cast<void>(range);
+#endif
 }
 
 MetadataValue u32(int64_t value) {
@@ -243,9 +258,10 @@ void SyntheticImage::fill(const SyntheticModel& model, int n_threads, const Prog
       progress("making weights", done, model.tensor_bytes());
       const int64_t n = std::min(step, n_rows - row);
       threads.parallel_for(n, 16, [&](int64_t begin, int64_t end) {
-        weights.fill(t, row + begin, end - begin,
-                     tensor_data.subspan(static_cast<uint64_t>(row + begin) * row_bytes,
-                                         static_cast<uint64_t>(end - begin) * row_bytes));
+        const auto rows = tensor_data.subspan(static_cast<uint64_t>(row + begin) * row_bytes,
+                                              static_cast<uint64_t>(end - begin) * row_bytes);
+        prepare_to_write(rows);
+        weights.fill(t, row + begin, end - begin, rows);
       });
       done += static_cast<uint64_t>(n) * row_bytes;
     }
