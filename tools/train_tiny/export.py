@@ -291,6 +291,10 @@ def main() -> None:
     state = torch.load(options.run / "checkpoint.pt", weights_only=True)
     model = TinyModel(Config(**state["config"]))
     model.load_state_dict(state["model"])
+    for layer in model.layers:  # as the files hold them, so that the comparison below is exact
+        if isinstance(layer.mixer, DeltaNet):
+            for weight in (layer.mixer.alpha, layer.mixer.beta):
+                weight.data = weight.data.bfloat16().float()
     tokenizer = tokenizers.Tokenizer.from_file(str(options.run / "tokenizer.json"))
     for pack, (kind, file_type) in PACKS.items():
         exporter = Exporter(model, kind)

@@ -21,6 +21,7 @@ import blocks  # noqa: E402
 import golden  # noqa: E402
 import gguf_file  # noqa: E402
 import hadamard  # noqa: E402
+import hf_qwen35  # noqa: E402
 import qwen35  # noqa: E402
 
 
@@ -106,7 +107,7 @@ class StoredFiles(unittest.TestCase):
         paths = sorted(MODELS.glob("*.golden.json"))
         self.assertGreaterEqual(len(paths), 8)
         for path in paths:
-            model = path.with_name(path.name.replace(".golden.json", ".gguf"))
+            model = path.with_name(json.loads(path.read_text())["model"])
             self.assertLess(golden.check(model, path), golden.TOLERANCE, path.name)
 
     def test_forms_of_one_model_agree(self) -> None:
@@ -145,6 +146,59 @@ class StoredFiles(unittest.TestCase):
         for name, keys in without.items():
             wrong = qwen35.Model(keys, weights).forward(record["ids"])[power[name]["position"]]
             np.testing.assert_allclose(wrong, power[name]["logits"], atol=1e-6)
+
+    def test_packs_of_the_trained_model_are_equal(self) -> None:
+        packs = [MODELS / f"tiny_trained.{pack}.gguf" for pack in ("ptq1_0", "pq2_0")]
+        files = [gguf_file.read(path) for path in packs]
+        ternary = 0
+        for (name, one), (other_name, other) in zip(
+            files[0][1].items(), files[1][1].items(), strict=True
+        ):
+            self.assertEqual(name, other_name)
+            np.testing.assert_array_equal(one.decode(), other.decode(), name)
+            ternary += one.kind is blocks.PTQ1_0 and other.kind is blocks.PQ2_0
+        keys = files[0][0]
+        self.assertEqual(ternary, len(keys[hadamard.PREFIX + "weight_names"]) + 1)
+        self.assertEqual(
+            {k: v for k, v in keys.items() if k != "general.file_type"},
+            {k: v for k, v in files[1][0].items() if k != "general.file_type"},
+        )
+        for path in packs:
+            self.assertLess(path.stat().st_size, 3_000_000)
+
+    def test_folding_changes_no_logit(self) -> None:
+        metadata, weights = hf_qwen35.convert(ROOT / "testdata" / "hf" / "qwen35")
+        ids = list(range(5, 25))
+        plain = qwen35.Model(metadata, weights).forward(ids)
+        kinds = (
+            "attn_q attn_k attn_v attn_output attn_qkv attn_gate ssm_out ffn_gate ffn_up ffn_down"
+        )
+        named = tuple(f".{kind}.weight" for kind in kinds.split())
+        folded = [n for n in weights if n.endswith(named) or n == hadamard.HEAD]
+        widths = sorted({weights[n].shape[1] for n in folded})
+        self.assertEqual(widths, [64, 96, 128])
+        signs = np.random.default_rng(3).choice([-1, 1], sum(widths)).tolist()
+        keys = {
+            "version": 1,
+            "block_size": 32,
+            "transform": "normalized-sylvester-walsh-hadamard",
+            "axis": "input-last-dimension",
+            "sign_mode": "explicit",
+            "sign_widths": widths,
+            "sign_values": signs,
+            "weight_names": folded,
+            "inverse_weight_names": [hadamard.EMBEDDING],
+            "gdn_v_grouped": True,
+        }
+        metadata |= {hadamard.PREFIX + key: value for key, value in keys.items()}
+        rotation = qwen35.Model(metadata, weights).contract
+        for name in [*folded, hadamard.EMBEDDING]:
+            rows = weights[name]
+            if name.endswith("ssm_out.weight"):
+                rows = hadamard.tiled_to_grouped(rows, n_k=2, n_v=6)
+            weights[name] = rotation.forward(rows)
+        again = qwen35.Model(metadata, weights).forward(ids)
+        np.testing.assert_allclose(again, plain, atol=1e-10)
 
     def test_checkpoint_of_the_family(self) -> None:
         script = REFERENCE / "hf_qwen35.py"
