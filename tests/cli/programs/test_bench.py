@@ -1,12 +1,13 @@
 """bench: keys, consistency, memory bandwidth, the machine's facts."""
 
-import os
 import json
+import os
 import pathlib
+import signal
 import time
 import unittest
 
-from harness import MODEL, NATIVE, TS_CLI, Case, run
+from harness import MODEL, NATIVE, TS_CLI, Case, run, start
 
 
 class Bench(Case):
@@ -86,6 +87,16 @@ class Synthetic(Case):
         self.assertEqual(measured["synthetic"]["output"], str(path))
         self.assertEqual([r["test"] for r in measured["results"]], ["decode"])
         self.assertEqual(sorted(p.name for p in self.folder.glob("*.gguf*")), ["model.gguf"])
+
+    def test_an_interrupt_leaves_no_half_a_file(self):
+        process = start("bench", "--synthetic", "qwen3-1.7b", "--write", self.folder / "m.gguf",
+                        "-p", "0", "-n", "0")
+        while process.poll() is None and not list(self.folder.glob("m.gguf.tmp-*")):
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual((process.returncode, out), (130, b""), err)
+        self.assertEqual(list(self.folder.glob("m.gguf*")), [])
 
     def test_forms_and_families(self):
         for shape, scheme in (("qwen35-tiny", "ptq1_0"), ("qwen35-tiny", "q2_0"),
