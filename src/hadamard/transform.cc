@@ -2,35 +2,57 @@
 
 #include <bit>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <tensorsharp/error.hpp>
-
 namespace ts {
 namespace {
 
+/// (a, b) -> (a + b, a - b) for two rows apart, so that the compiler may use vectors.
+template <typename T>
+inline void butterfly(T* __restrict a, T* __restrict b, size_t n) noexcept {
+  for (size_t j = 0; j < n; ++j) {
+    const T sum = a[j] + b[j], difference = a[j] - b[j];
+    a[j] = sum;
+    b[j] = difference;
+  }
+}
+
+/// The levels below kSize of one run of kSize elements, in registers.
+template <size_t kSize, typename T>
+inline void short_levels(T* x) noexcept {
+  T v[kSize];
+  for (size_t i = 0; i < kSize; ++i)
+    v[i] = x[i];
+#pragma GCC unroll 4
+  for (size_t half = 1; half < kSize; half *= 2) {
+#pragma GCC unroll 16
+    for (size_t i = 0; i < kSize; ++i) {
+      if (i & half) continue;
+      const T a = v[i], b = v[i + half];
+      v[i] = a + b;
+      v[i + half] = a - b;
+    }
+  }
+  for (size_t i = 0; i < kSize; ++i)
+    x[i] = v[i];
+}
+
 template <typename T>
 void butterflies(T* x, size_t n, size_t block) noexcept {
+  constexpr size_t kShort = 8;
+  size_t first = 1;
+  if (block >= kShort) {
+    for (size_t i = 0; i < n; i += kShort)
+      short_levels<kShort>(x + i);
+    first = kShort;
+  }
   for (T* end = x + n; x != end; x += block) {
-    for (size_t half = 1; half < block; half *= 2) {
-      for (size_t base = 0; base < block; base += 2 * half) {
-        for (size_t j = base; j < base + half; ++j) {
-          const T a = x[j], b = x[j + half];
-          x[j] = a + b;
-          x[j + half] = a - b;
-        }
-      }
+    for (size_t half = first; half < block; half *= 2) {
+      for (T* base = x; base != x + block; base += 2 * half)
+        butterfly(base, base + half, half);
     }
   }
 }
 
 }  // namespace
-
-bool is_transform_block(int64_t block) noexcept {
-  return block >= 1 && block <= kMaxTransformBlock &&
-         std::has_single_bit(static_cast<uint64_t>(block));
-}
 
 float transform_factor(int64_t block) noexcept {
   const int log2 = std::countr_zero(static_cast<uint64_t>(block));
@@ -56,29 +78,6 @@ void transform_blocks(double* x, size_t n, size_t block) noexcept {
     factor *= 0.5;
   for (size_t i = 0; i < n; ++i)
     x[i] = x[i] * factor;
-}
-
-std::vector<int64_t> fitting_blocks(int64_t width) {
-  std::vector<int64_t> blocks;
-  for (int64_t block = kMaxTransformBlock; block >= 2; block /= 2) {
-    if (width > 0 && width % block == 0) blocks.push_back(block);
-  }
-  return blocks;
-}
-
-void require_block(int64_t width, int64_t block, std::string_view what) {
-  if (!is_transform_block(block))
-    throw InvalidArgument(
-        fmt::format("{}: a transform block of {} is not a power of two from 1 to {}", what, block,
-                    kMaxTransformBlock));
-  if (width > 0 && width % block == 0) return;
-  std::vector<int64_t> fits = fitting_blocks(width);
-  const std::string advice = fits.empty() ? std::string("no power of two does")
-                                          : fmt::format("use one of {}", fmt::join(fits, ", "));
-  throw HadamardDimensionError(
-      fmt::format("{}: a transform block of {} does not divide the width {}; {}", what, block,
-                  width, advice),
-      std::move(fits));
 }
 
 }  // namespace ts
