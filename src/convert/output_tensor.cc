@@ -40,6 +40,44 @@ void check_finite(std::span<const float> row, const std::string& input, const Ou
   }
 }
 
+[[noreturn]] void throw_damaged(const std::string& input, const OutputTensor& tensor, size_t block,
+                                BlockFinding finding) {
+  throw FormatError(fmt::format(
+      "{}: {}: {} in block {} of type {}\n"
+      "the weights are damaged; fetch or convert them again",
+      input, quote_text(tensor.name), finding_text(finding), block, tensor.codec->name));
+}
+
+/// Refuses blocks that no writer can have meant; `first_block` is where in the tensor `bytes`, a
+/// whole number of blocks, begin.
+void check_sound(std::span<const std::byte> bytes, size_t first_block, const std::string& input,
+                 const OutputTensor& tensor) {
+  const Codec& codec = *tensor.codec;
+  const size_t n_blocks = bytes.size() / codec.block_bytes;
+  const auto block_at = [&](size_t block) { return bytes.data() + block * codec.block_bytes; };
+  if (codec.inspect != nullptr) {
+    for (size_t block = 0; block < n_blocks; ++block) {
+      const uint32_t faults = codec.inspect(block_at(block)) & kFindingFaults;
+      if (faults != 0)
+        throw_damaged(input, tensor, first_block + block,
+                      static_cast<BlockFinding>(faults & (~faults + 1)));
+    }
+    return;
+  }
+  // Types without an inspection show a damaged scale in their values.
+  const size_t n_at_once = std::max<size_t>(1, 4096 / codec.block_elems);
+  std::vector<float> values(n_at_once * codec.block_elems);
+  for (size_t block = 0; block < n_blocks; block += n_at_once) {
+    const size_t n_values = std::min(n_at_once, n_blocks - block) * codec.block_elems;
+    codec.decode(block_at(block), values.data(), n_values);
+    for (size_t i = 0; i < n_values; ++i) {
+      if (!std::isfinite(values[i]))
+        throw_damaged(input, tensor, first_block + block + i / codec.block_elems,
+                      kFindingNonFiniteValue);
+    }
+  }
+}
+
 [[noreturn]] void throw_lossy(const std::string& input, const OutputTensor& tensor, int64_t row,
                               size_t column, float before, float after) {
   const Codec& codec = *tensor.codec;
@@ -173,8 +211,13 @@ bool write_tensor(GgufWriter& writer, const OutputTensor& tensor, bool lossy,
     progress("convert", done_bytes, total_bytes);
   };
   if (tensor.codec == tensor.kept && !tensor.packed.empty()) {
-    for (size_t at = 0; at < tensor.packed.size(); at += kCopyBytes)
-      advance(tensor.packed.subspan(at, std::min(kCopyBytes, tensor.packed.size() - at)));
+    // Whole blocks, so that each piece can be checked.
+    const size_t step = kCopyBytes / tensor.codec->block_bytes * tensor.codec->block_bytes;
+    for (size_t at = 0; at < tensor.packed.size(); at += step) {
+      const auto bytes = tensor.packed.subspan(at, std::min(step, tensor.packed.size() - at));
+      check_sound(bytes, at / tensor.codec->block_bytes, input, tensor);
+      advance(bytes);
+    }
     drop_pages(tensor.packed);
     return true;
   }

@@ -89,13 +89,17 @@ class Verifier {
       return;
     }
     guarded([&] {
+      for (std::string& line : find_bad_token_ids(file_->metadata()))
+        problem({}, std::move(line));
+    });
+    guarded([&] {
       const auto tokenizer = Tokenizer::create(read_gguf_tokenizer(file_->metadata()));
       check_round_trip(*tokenizer);
       const TokenizerData& data = tokenizer->data();
       if (!data.chat_template.empty()) {
         try {
           (void)ChatTemplate::parse(data.chat_template);
-        } catch (const FormatError& e) {
+        } catch (const Error& e) {  // not in the subset, or beyond a limit of the engine
           problem({}, fmt::format("the chat template cannot be used: {}", e.what()));
         }
       }

@@ -3,6 +3,7 @@
 #include <limits>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include <fmt/format.h>
 
@@ -27,11 +28,7 @@ std::optional<TokenId> read_id(const Metadata& metadata, const char* name, size_
   const std::optional<int64_t> id =
       metadata.get_int(key, std::numeric_limits<int32_t>::min(), 0xFFFFFFFFll);
   if (!id) return std::nullopt;
-  if (*id < 0 || static_cast<uint64_t>(*id) >= n_tokens) {
-    log_debug(fmt::format("{}: {} = {} is outside the vocabulary of {} tokens and ignored",
-                          metadata.source(), key, *id, n_tokens));
-    return std::nullopt;
-  }
+  if (*id < 0 || static_cast<uint64_t>(*id) >= n_tokens) return std::nullopt;
   return static_cast<TokenId>(*id);
 }
 
@@ -119,7 +116,33 @@ TokenizerData read_gguf_tokenizer(const Metadata& metadata) {
   data.add_eos = metadata.get_bool("tokenizer.ggml.add_eos_token");
   data.add_space_prefix = metadata.get_bool("tokenizer.ggml.add_space_prefix");
   read_templates(metadata, data);
+  for (const std::string& line : find_bad_token_ids(metadata))
+    log_warning(fmt::format("{}: {}, and is ignored", metadata.source(), line));
   return data;
+}
+
+std::vector<std::string> find_bad_token_ids(const Metadata& metadata) {
+  std::vector<std::string> lines;
+  const std::vector<std::string>* tokens = metadata.get_strings(kTokens);
+  if (tokens == nullptr) return lines;
+  for (const auto& [key, value] : metadata.entries()) {
+    if (!key.starts_with("tokenizer.ggml.") || !key.ends_with("_token_id")) continue;
+    uint64_t id = 0;
+    if (const auto* as_unsigned = std::get_if<uint64_t>(&value.value)) {
+      id = *as_unsigned;
+      if (id == 0xFFFFFFFFu || id == ~uint64_t{0}) continue;
+    } else if (const auto* as_signed = std::get_if<int64_t>(&value.value)) {
+      if (*as_signed == -1) continue;
+      id = static_cast<uint64_t>(*as_signed);  // negative: beyond any vocabulary
+    } else {
+      continue;  // of the wrong type, which reading reports where the key is used
+    }
+    if (id >= tokens->size()) {
+      lines.push_back(fmt::format("{} is {}, but token ids go from 0 to {}", key,
+                                  static_cast<int64_t>(id), tokens->size() - 1));
+    }
+  }
+  return lines;
 }
 
 }  // namespace ts

@@ -22,6 +22,7 @@
 #include "runtime/engine_impl.h"
 #include "runtime/plan.h"
 #include "runtime/session_impl.h"
+#include "text/utf8.h"
 
 namespace ts {
 namespace {
@@ -68,6 +69,36 @@ void keep_one_bos(std::vector<int32_t>& ids, const Tokenizer& tokenizer) {
   const auto bos = tokenizer.data().bos;
   while (bos && ids.size() >= 2 && ids[0] == *bos && ids[1] == *bos)
     ids.erase(ids.begin());
+}
+
+/// Runs `work` on texts of the file at `path`; its errors come out naming the file.
+template <typename F>
+auto naming_file(const std::string& path, F&& work) {
+  const auto named = [&](const Error& error) {
+    const std::string what = error.what();
+    return what.find(path) != std::string::npos ? what : fmt::format("{}: {}", path, what);
+  };
+  try {
+    return work();
+  } catch (const FormatError& error) {
+    throw FormatError(named(error));
+  } catch (const Unsupported& error) {
+    throw Unsupported(named(error));
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(named(error));
+  }
+}
+
+/// Bytes of messages below which a template that hits its limits is to blame, not the conversation.
+constexpr size_t kOrdinaryConversationBytes = size_t{1} << 20;
+
+/// The text as valid UTF-8, which templates need.
+std::string utf8_or_replaced(const std::string& text, bool& replaced) {
+  if (is_valid_utf8(text)) return text;
+  replaced = true;
+  std::string out;
+  append_valid_utf8(out, text);
+  return out;
 }
 
 void warn_of_sidecar(const std::filesystem::path& path) {
@@ -194,7 +225,9 @@ EngineImpl::EngineImpl(std::shared_ptr<const GgufFile> file, const AvailableMemo
 void EngineImpl::load_text(const LoadOptions& options) {
   TokenizerData data = read_gguf_tokenizer(file_->metadata());
   const std::string source = data.chat_template;
-  tokenizer_ = Tokenizer::create(std::move(data), options.force_pre);
+  tokenizer_ = naming_file(file_->path().string(), [&] {
+    return Tokenizer::create(std::move(data), options.force_pre);
+  });
   info_.has_chat_template = !source.empty();
   if (source.empty()) return;
   try {
@@ -269,13 +302,23 @@ std::string EngineImpl::detokenize(std::span<const int32_t> ids, bool show_speci
 std::vector<int32_t> EngineImpl::tokenize_chat(std::span<const ChatMessage> messages,
                                                bool add_generation_prompt,
                                                std::string_view extra_json) const {
-  if (!template_ && !template_error_.empty()) throw FormatError(template_error_);
+  if (!template_ && !template_error_.empty())
+    throw FormatError(fmt::format("{}: the chat template cannot be used: {}\ngive raw text (--raw)",
+                                  info_.path, template_error_));
   if (!template_)
     throw Unsupported(
         fmt::format("{}: the model carries no chat template; give raw text (--raw)", info_.path));
   ChatRequest request;
-  for (const ChatMessage& message : messages)
-    request.messages.push_back({{"role", message.role}, {"content", message.content}});
+  size_t n_bytes = extra_json.size();
+  bool replaced = false;
+  for (const ChatMessage& message : messages) {
+    n_bytes += message.content.size();
+    request.messages.push_back({{"role", utf8_or_replaced(message.role, replaced)},
+                                {"content", utf8_or_replaced(message.content, replaced)}});
+  }
+  if (replaced)
+    log_warning("bytes of the messages that are not UTF-8 became U+FFFD: chat templates work on "
+                "characters (raw text keeps every byte)");
   request.add_generation_prompt = add_generation_prompt;
   if (!extra_json.empty()) {
     nlohmann::json extra;
@@ -295,7 +338,15 @@ std::vector<int32_t> EngineImpl::tokenize_chat(std::span<const ChatMessage> mess
   const TokenizerData& data = tokenizer_->data();
   if (data.bos) request.bos_token = tokenizer_->token_text(*data.bos);
   if (data.eos) request.eos_token = tokenizer_->token_text(*data.eos);
-  const RenderedPrompt prompt = template_->render(request);
+  const RenderedPrompt prompt = naming_file(info_.path, [&] {
+    try {
+      return template_->render(request);
+    } catch (const ResourceExhausted& error) {
+      if (n_bytes > kOrdinaryConversationBytes)
+        throw ResourceExhausted(fmt::format("{}: {}", info_.path, error.what()));
+      throw FormatError(error.what());
+    }
+  });
   auto ids = tokenizer_->encode_marked(prompt.text, prompt.untrusted, false);
   // The template decides about the end; of the beginning there is exactly one.
   if (tokenizer_->adds_bos() && data.bos && (ids.empty() || ids[0] != *data.bos))

@@ -5,6 +5,7 @@
 #include <limits>
 #include <queue>
 #include <unordered_map>
+#include <unordered_set>
 
 #include <fmt/format.h>
 
@@ -37,6 +38,10 @@ ByteLevelBpe::ByteLevelBpe(const Vocabulary& vocabulary, const PreTokenizer& pre
     append_utf8(left, byte_to_char(static_cast<uint8_t>(byte)));
     byte_symbol_[byte] = symbol_of(left);
   }
+  std::unordered_set<int32_t> merged_parts;  // of those that are no text by themselves
+  const auto note_part = [&](int32_t symbol) {
+    if (!vocabulary.contains(symbol) || !vocabulary.is_text(symbol)) merged_parts.insert(symbol);
+  };
   for (size_t rank = 0; rank < merges.size(); ++rank) {
     const std::string& merge = merges[rank];
     const size_t space = merge.find(' ', 1);
@@ -49,8 +54,16 @@ ByteLevelBpe::ByteLevelBpe(const Vocabulary& vocabulary, const PreTokenizer& pre
     left.assign(merge, 0, space);
     right.assign(merge, space + 1);
     const int32_t left_symbol = symbol_of(left), right_symbol = symbol_of(right);
+    note_part(left_symbol);
+    note_part(right_symbol);
     const int32_t result = symbol_of(left += right);
     merges_.insert(left_symbol, right_symbol, {static_cast<uint32_t>(rank), result});
+  }
+  for (size_t byte = 0; byte < 256; ++byte) {
+    const int32_t symbol = byte_symbol_[byte];
+    const bool is_text = vocabulary.contains(symbol) && vocabulary.is_text(symbol);
+    dropped_[byte] =
+        !is_text && !merged_parts.contains(symbol) && !vocabulary.unknown_token().has_value();
   }
 }
 
@@ -78,6 +91,18 @@ void ByteLevelBpe::encode_piece(std::string_view piece, std::vector<TokenId>& id
       ids.push_back(*id);
       return;
     }
+  }
+  std::string spelled;
+  if (std::any_of(piece.begin(), piece.end(),
+                  [&](char c) { return dropped_[static_cast<uint8_t>(c)]; })) {
+    for (const char c : piece) {
+      if (dropped_[static_cast<uint8_t>(c)]) {
+        vocabulary_.warn_of_dropped(static_cast<uint8_t>(c));
+      } else {
+        spelled += c;
+      }
+    }
+    piece = spelled;
   }
   // Symbol i covers bytes [i, next[i]); merged ones keep the place of their first byte.
   constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
@@ -130,13 +155,10 @@ void ByteLevelBpe::emit_symbol(int32_t symbol, std::string_view bytes,
     const int32_t id = byte_symbol_[static_cast<uint8_t>(c)];
     if (vocabulary_.contains(id) && vocabulary_.is_text(id)) {
       ids.push_back(id);
-    } else if (vocabulary_.data().unk) {
-      ids.push_back(*vocabulary_.data().unk);
+    } else if (const auto unknown = vocabulary_.unknown_token()) {
+      ids.push_back(*unknown);
     } else {
-      throw InvalidArgument(
-          fmt::format("{}: the vocabulary has no token for the byte 0x{:02X} and "
-                      "no unknown token",
-                      vocabulary_.data().source, static_cast<uint8_t>(c)));
+      vocabulary_.warn_of_dropped(static_cast<uint8_t>(c));
     }
   }
 }

@@ -37,6 +37,9 @@ class ByteLevelBpe {
   const PreTokenizer& pre_;
   /// Symbols below the vocabulary's size are tokens; the others are parts of merges that are not.
   std::array<int32_t, 256> byte_symbol_{};
+  /// Bytes that neither are tokens nor part of a merge and have no unknown token to stand for them:
+  /// they are left out before merging.
+  std::array<bool, 256> dropped_{};
   PairTable merges_;
   mutable PieceCache cache_;
 };

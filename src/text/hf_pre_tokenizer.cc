@@ -61,11 +61,11 @@ void read_normalizer(const json& normalizer, std::string_view where, HfPipeline&
     } else if (type == "Replace" &&
                pattern_of(*step, where) == std::pair(std::string(" "), false) &&
                json_string(*step, "content", where) == kSentencePieceSpace) {
-      pipeline.metaspace = true;
+      pipeline.metaspace = pipeline.changes_spaces = true;
     } else if (type == "Prepend" && json_string(*step, "prepend", where) == kSentencePieceSpace) {
-      pipeline.prefix_space = true;
+      pipeline.prefix_space = pipeline.changes_spaces = true;
     } else {
-      pipeline.unknown_step = fmt::format("the normalizer {}", quote_text(type));
+      pipeline.unknown_normalizer = fmt::format("the normalizer {}", quote_text(type));
     }
   }
 }
@@ -100,10 +100,11 @@ HfPipeline read_hf_pipeline(const json& tokenizer, std::string_view where) {
     if (type == "ByteLevel") {
       pipeline.byte_level = true;
       byte_level_regex = json_bool(*step, "use_regex", where).value_or(true);
-      pipeline.prefix_space |= json_bool(*step, "add_prefix_space", where).value_or(false);
+      pipeline.byte_prefix_space |= json_bool(*step, "add_prefix_space", where).value_or(false);
     } else if (type == "Metaspace") {
       pipeline.metaspace = true;
       const auto scheme = json_string(*step, "prepend_scheme", where);
+      pipeline.prefix_first_only |= scheme && *scheme == "first";
       pipeline.prefix_space |= scheme ? *scheme == "first" || *scheme == "always"
                                       : json_bool(*step, "add_prefix_space", where).value_or(true);
     } else {

@@ -12,8 +12,14 @@ struct HfPipeline {
   bool metaspace = false;     ///< spaces become U+2581 (normalizer or Metaspace step)
   bool prefix_space = false;  ///< one is put in front of the text
   bool nfc = false;           ///< text is brought to normal form C first
-  std::string pre;            ///< name of the pre-tokenizer; empty = not recognised
-  std::string unknown_step;   ///< what was not recognised, for the message
+  /// The ByteLevel step puts a space in front of the text (or of every piece).
+  bool byte_prefix_space = false;
+  bool changes_spaces = false;  ///< a normalizer replaces spaces or puts one in front
+  /// Metaspace with "first": no space in front of what follows a special token.
+  bool prefix_first_only = false;
+  std::string pre;                 ///< name of the pre-tokenizer; empty = not recognised
+  std::string unknown_step;        ///< what was not recognised, for the message
+  std::string unknown_normalizer;  ///< a step that changes the text in a way not known here
 };
 
 /// Looks at "normalizer" and "pre_tokenizer" of a tokenizer.json. FormatError for wrong types.

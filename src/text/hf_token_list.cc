@@ -75,6 +75,9 @@ void HfTokenList::add_vocab(const json& vocab, std::string_view where) {
     vocab_index_.try_emplace(text, static_cast<TokenId>(id));
   }
   base_size_ = vocab.size();
+  if (base_size_ == 0) {
+    throw FormatError(fmt::format("{}: the vocabulary is empty; fetch the file again", where));
+  }
 }
 
 void HfTokenList::add_pieces(const SentencePieceModel& model) {
@@ -128,16 +131,34 @@ void HfTokenList::score_by_merges(const std::vector<std::string>& merges,
   }
 }
 
-void HfTokenList::add_token(int64_t id, const std::string& content, bool special,
+void HfTokenList::replace_reserved(Slot& s, int64_t id, const std::string& content,
+                                   std::string_view where) {
+  const bool reserved = s.type == TokenType::kUnused || s.type == TokenType::kControl ||
+                        looks_special(s.text) || s.text.find("reserved") != std::string::npos;
+  if (!reserved) {
+    throw FormatError(
+        fmt::format("{}: the added token {} has the id {}, which the vocabulary gives to {}; an id "
+                    "can stand for one token only",
+                    where, quote_text(content), id, quote_text(s.text)));
+  }
+  log_warning(fmt::format("{}: the added token {} takes the place of the reserved token {}", where,
+                          quote_text(content), quote_text(s.text)));
+  vocab_index_.erase(s.text);
+}
+
+bool HfTokenList::add_token(int64_t id, const std::string& content, bool special,
                             std::string_view where) {
   Slot& s = slot(id, where);
-  if (s.added) return;  // an earlier source counts
+  if (s.added) return false;
   const auto known = vocab_index_.find(content);
   if (known != vocab_index_.end() && known->second != id) {
     throw FormatError(
         fmt::format("{}: the added token {} has the id {} but the vocabulary gives it "
                     "{}",
                     where, quote_text(content), id, known->second));
+  }
+  if (s.used && s.text != content && s.text != sentencepiece_to_text(content)) {
+    replace_reserved(s, id, content, where);
   }
   const bool control = special || looks_special(content);
   s.added = true;
@@ -150,17 +171,20 @@ void HfTokenList::add_token(int64_t id, const std::string& content, bool special
   s.text = s.type == TokenType::kUserDefined && sentencepiece_ ? sentencepiece_to_text(content)
                                                                : content;
   added_index_.try_emplace(content, static_cast<TokenId>(id));
+  return true;
 }
 
 void HfTokenList::add_token_object(const json& token, int64_t id, std::string_view where) {
   const auto content = json_string(token, "content", where);
   if (!content) throw FormatError(fmt::format("{}: added token {} has no \"content\"", where, id));
-  add_token(id, *content, json_bool(token, "special", where).value_or(false), where);
+  if (!add_token(id, *content, json_bool(token, "special", where).value_or(false), where)) return;
   for (const char* key : {"lstrip", "rstrip", "single_word"}) {
-    if (json_bool(token, key, where).value_or(false)) {
-      ++n_stripping_;
-      break;
-    }
+    if (!json_bool(token, key, where).value_or(false)) continue;
+    throw Unsupported(
+        fmt::format("{}: the added token {} has \"{}\" true; GGUF cannot state that tokens take "
+                    "blanks or word borders with them, so token ids would differ\nset \"{}\" to "
+                    "false if your texts have no blanks beside this token",
+                    where, quote_text(*content), key, key));
   }
 }
 
@@ -200,12 +224,6 @@ void HfTokenList::add_added_tokens(const HfFiles& files) {
     for (const auto& [content, id] : files.added_tokens.items()) {
       add_token(integer_id(id, content, where), content, false, where);
     }
-  }
-  if (n_stripping_ > 0) {
-    log_warning(
-        fmt::format("{}: {} added tokens ask for blanks or word borders around them; that "
-                    "is not supported and they match as they are",
-                    source_, n_stripping_));
   }
 }
 

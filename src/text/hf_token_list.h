@@ -28,7 +28,9 @@ class HfTokenList {
   void score_by_merges(const std::vector<std::string>& merges, std::string_view unknown_token);
 
   /// The tokens users of the model added, from tokenizer.json's list, tokenizer_config.json's
-  /// added_tokens_decoder and added_tokens.json; for one id the first source counts.
+  /// added_tokens_decoder and added_tokens.json; for one id the first source counts. FormatError
+  /// when an id or a text belongs to another token, Unsupported for tokens that take blanks or word
+  /// borders with them.
   void add_added_tokens(const HfFiles& files);
 
   /// Fills ids without a token and, up to `n_vocab` (0 = as they are), the end of the list.
@@ -51,7 +53,9 @@ class HfTokenList {
     bool used = false, added = false;
   };
   Slot& slot(int64_t id, std::string_view where);
-  void add_token(int64_t id, const std::string& content, bool special, std::string_view where);
+  /// False when an earlier source has given this id a token.
+  bool add_token(int64_t id, const std::string& content, bool special, std::string_view where);
+  void replace_reserved(Slot& slot, int64_t id, const std::string& content, std::string_view where);
   void add_token_object(const nlohmann::json& token, int64_t id, std::string_view where);
 
   std::string source_;
@@ -59,7 +63,6 @@ class HfTokenList {
   std::vector<Slot> slots_;
   std::unordered_map<std::string, TokenId> vocab_index_, added_index_;
   size_t base_size_ = 0;
-  size_t n_stripping_ = 0;  ///< added tokens that take blanks or word borders with them
 };
 
 }  // namespace ts

@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/quote_text.h"
+#include "text/byte_level.h"
 #include "text/hf_chat_templates.h"
 #include "text/hf_files.h"
 #include "text/hf_pre_tokenizer.h"
@@ -147,6 +148,92 @@ std::string choose_pre(const HfFiles& files, const HfPipeline& pipeline, size_t 
   return pipeline.pre;
 }
 
+/// How many tokens come out only when a piece that is a token is taken as it is, and one of them:
+/// what "ignore_merges" decides about.
+struct Unmerged {
+  size_t count = 0;
+  TokenId first = 0;
+};
+
+/// `data` is complete; `pre` names a pre-tokenizer that always merges.
+Unmerged count_unmerged(const TokenizerData& data, const std::string& pre) {
+  TokenizerData copy = data;
+  copy.pre = pre;
+  const auto tokenizer = Tokenizer::create(std::move(copy));
+  const PreTokenizerKind kind = find_pre_tokenizer(pre)->kind;
+  Unmerged unmerged;
+  std::vector<uint32_t> ends;
+  for (TokenId id = 0; id < tokenizer->n_vocab(); ++id) {
+    if (tokenizer->token_type(id) != TokenType::kNormal) continue;
+    const std::string text = from_byte_level(tokenizer->token_text(id));
+    pre_tokenize(kind, text, ends);
+    if (ends.size() != 1) continue;  // never a piece
+    const auto ids = tokenizer->encode(text, {.add_special = false, .parse_special = false});
+    if (ids.size() == 1) continue;
+    if (unmerged.count++ == 0) unmerged.first = id;
+  }
+  return unmerged;
+}
+
+/// In GGUF the name of the pre-tokenizer says whether pieces that are tokens are merged. Chooses a
+/// name that says what the file does, where it matters to any token at all.
+void keep_ignore_merges(const json& model, const std::string& where, bool forced,
+                        TokenizerData& data) {
+  const bool ignores = json_bool(model, "ignore_merges", where).value_or(false);
+  const PreTokenizer& pre = *find_pre_tokenizer(data.pre);
+  if (ignores == pre.llama3_family) return;
+  const bool llama3 = pre.kind == PreTokenizerKind::kLlama3;
+  const std::string merging = llama3 ? "smaug-bpe" : data.pre;  // cuts as llama-bpe does
+  const Unmerged unmerged = count_unmerged(data, merging);
+  if (unmerged.count == 0) return;
+  if (forced) {
+    log_warning(fmt::format(
+        "{}: \"ignore_merges\" is {}, which the pre-tokenizer {} of --force-pre does not do; {} "
+        "tokens are affected, e.g. {}",
+        where, ignores, data.pre, unmerged.count,
+        quote_text(data.tokens[static_cast<size_t>(unmerged.first)])));
+  } else if (llama3) {
+    if (!data.add_bos) data.add_bos = pre.llama3_family;
+    data.pre = ignores ? "llama-bpe" : "smaug-bpe";
+  } else {
+    throw Unsupported(fmt::format(
+        "{}: \"ignore_merges\" is true, which GGUF cannot state for the pre-tokenizer {}; {} "
+        "tokens "
+        "would come out differently, e.g. {}\n--force-pre {} converts the file all the same",
+        where, data.pre, unmerged.count,
+        quote_text(data.tokens[static_cast<size_t>(unmerged.first)]), data.pre));
+  }
+}
+
+/// Byte-level BPE in GGUF takes the text as it is.
+void refuse_text_changes(const HfFiles& files, const HfPipeline& pipeline,
+                         const std::string& where) {
+  if (pipeline.changes_spaces) {
+    throw Unsupported(
+        fmt::format("{}: \"normalizer\" replaces or adds spaces, which GGUF cannot state for "
+                    "byte-level BPE; token ids would differ",
+                    where));
+  }
+  bool prefix = pipeline.byte_prefix_space;
+  std::string field = where + ": \"pre_tokenizer\": \"add_prefix_space\"";
+  // The setting of the class replaces that of a step that stands alone.
+  const json* step = json_member(files.tokenizer, "pre_tokenizer");
+  if (files.tokenizer.is_null() ||
+      (step != nullptr && json_string(*step, "type", where) == "ByteLevel")) {
+    const std::string name = files.name_of("tokenizer_config.json");
+    if (const auto configured = json_bool(files.tokenizer_config, "add_prefix_space", name)) {
+      prefix = *configured;
+      field = name + ": \"add_prefix_space\"";
+    }
+  }
+  if (prefix) {
+    throw Unsupported(
+        fmt::format("{} is true, which GGUF cannot state for byte-level BPE; token ids would "
+                    "differ\nset it to false and begin texts with a space where you want one",
+                    field));
+  }
+}
+
 void refuse_affixes(const json& model, const std::string& where) {
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     if (const auto affix = json_string(model, key, where); affix && !affix->empty()) {
@@ -159,31 +246,35 @@ void refuse_affixes(const json& model, const std::string& where) {
 void read_byte_level(const HfFiles& files, const HfPipeline& pipeline, const json& model,
                      const HfTokenizerOptions& options, TokenizerData& data) {
   const std::string where = files.name_of("tokenizer.json");
+  refuse_text_changes(files, pipeline, where);
   data.model = "gpt2";
   HfTokenList tokens(files.source, false);
   const json* vocab = json_member(model, "vocab");
   tokens.add_vocab(vocab != nullptr ? *vocab : json(), where);
+  if (json_member(model, "merges") == nullptr) {
+    throw FormatError(
+        fmt::format("{}: \"model\" has no \"merges\"; without them text cannot be tokenized\n"
+                    "fetch the file again",
+                    where));
+  }
   data.merges = read_merges(model, true, where);
   check_merges(tokens, data.merges, where);
   data.pre = choose_pre(files, pipeline, tokens.base_size(), options);
-  const bool ignores_merges = json_bool(model, "ignore_merges", where).value_or(false);
-  if (const PreTokenizer* pre = find_pre_tokenizer(data.pre);
-      pre != nullptr && ignores_merges != pre->llama3_family) {
-    log_warning(
-        fmt::format("{}: \"ignore_merges\" is {}, unlike other files with the "
-                    "pre-tokenizer {}; it is not kept",
-                    where, ignores_merges, data.pre));
-  }
-  if (pipeline.prefix_space) {
-    log_warning(
-        fmt::format("{}: \"add_prefix_space\" is not supported for byte-level BPE and is "
-                    "ignored",
-                    where));
-  }
   tokens.add_added_tokens(files);
   tokens.pad(options.n_vocab);
   tokens.move_to(data);
   read_hf_special_ids(files, tokens, data);
+  // The model's own setting counts: without one, what no token spells is left out.
+  const std::string unknown = json_string(model, "unk_token", where).value_or("");
+  data.unk = unknown.empty() ? std::nullopt : tokens.find(unknown);
+  // Without a step that adds it there is no BOS, whatever readers assume of this pre-tokenizer.
+  const auto tokenizer_class = json_string(files.tokenizer_config, "tokenizer_class",
+                                           files.name_of("tokenizer_config.json"));
+  if (!data.add_bos && find_pre_tokenizer(data.pre)->llama3_family &&
+      !tokenizer_class.value_or("").starts_with("LlamaTokenizer")) {
+    data.add_bos = false;
+  }
+  keep_ignore_merges(model, where, !options.force_pre.empty(), data);
 }
 
 void read_legacy_bpe(const HfFiles& files, const HfTokenizerOptions& options, TokenizerData& data) {
@@ -199,6 +290,7 @@ void read_legacy_bpe(const HfFiles& files, const HfTokenizerOptions& options, To
     pipeline.unknown_step = name.empty() ? "a vocab.json without tokenizer.json"
                                          : fmt::format("the tokenizer class {}", quote_text(name));
   }
+  refuse_text_changes(files, pipeline, files.name_of("tokenizer_config.json"));
   data.model = "gpt2";
   HfTokenList tokens(files.source, false);
   tokens.add_vocab(files.vocab, files.name_of("vocab.json"));
@@ -215,6 +307,18 @@ void read_sentencepiece(const HfFiles& files, const HfPipeline& pipeline, const 
                         const HfTokenizerOptions& options, TokenizerData& data) {
   data.model = "llama";
   data.pre = "default";
+  if (!pipeline.unknown_step.empty()) {
+    throw Unsupported(
+        fmt::format("{}: {} is not known, and GGUF cannot state it for SentencePiece models; token "
+                    "ids would differ",
+                    files.name_of("tokenizer.json"), pipeline.unknown_step));
+  }
+  if (pipeline.prefix_first_only) {
+    log_warning(
+        fmt::format("{}: \"prepend_scheme\" is \"first\"; GGUF cannot state that, so a text that "
+                    "follows a control token gets a space in front as well",
+                    files.name_of("tokenizer.json")));
+  }
   HfTokenList tokens(files.source, true);
   std::optional<bool> dummy_prefix;
   if (files.sentencepiece_model) {
@@ -235,9 +339,6 @@ void read_sentencepiece(const HfFiles& files, const HfPipeline& pipeline, const 
     dummy_prefix = pieces.add_dummy_prefix;
   } else {
     const std::string where = files.name_of("tokenizer.json");
-    if (!pipeline.unknown_step.empty() && options.force_pre.empty()) {
-      throw Unsupported(fmt::format("{}: {} is not known", where, pipeline.unknown_step));
-    }
     const json* vocab = json_member(*model, "vocab");
     tokens.add_vocab(vocab != nullptr ? *vocab : json(), where);
     const std::vector<std::string> merges = read_merges(*model, false, where);
@@ -282,6 +383,12 @@ TokenizerData build_hf_tokenizer(const HfFiles& files, const HfTokenizerOptions&
     }
     refuse_affixes(*model, where);
     const HfPipeline pipeline = read_hf_pipeline(files.tokenizer, where);
+    if (!pipeline.unknown_normalizer.empty()) {
+      throw Unsupported(
+          fmt::format("{}: \"normalizer\": {} is not known; GGUF cannot state how it changes the "
+                      "text, so token ids would differ",
+                      where, pipeline.unknown_normalizer));
+    }
     const bool byte_fallback = json_bool(*model, "byte_fallback", where).value_or(false);
     if (pipeline.byte_level && !byte_fallback) {
       read_byte_level(files, pipeline, *model, options, data);

@@ -134,13 +134,13 @@ void SentencePieceBpe::emit_bytes(std::string_view bytes, std::vector<TokenId>& 
   if (complete) {
     for (const char c : bytes)
       ids.push_back(byte_token_[static_cast<uint8_t>(c)]);
-  } else if (vocabulary_.data().unk) {
-    ids.push_back(*vocabulary_.data().unk);
+  } else if (const auto unknown = vocabulary_.unknown_token()) {
+    ids.push_back(*unknown);
   } else {
-    throw InvalidArgument(
-        fmt::format("{}: the vocabulary has no token for some character and no "
-                    "unknown token",
-                    vocabulary_.data().source));
+    for (const char c : bytes) {
+      const TokenId id = byte_token_[static_cast<uint8_t>(c)];
+      if (id < 0) vocabulary_.warn_of_dropped(static_cast<uint8_t>(c));
+    }
   }
 }
 

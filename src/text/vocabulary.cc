@@ -36,9 +36,11 @@ bool looks_like_a_marker(std::string_view text) {
 
 Vocabulary::Vocabulary(TokenizerData data) : data_(std::move(data)) {
   check_arrays();
+  const bool unknown_stated = data_.unk.has_value();
   build_index();
   resolve_special_ids();
   mark_end_tokens();
+  choose_unknown_token(unknown_stated);
 }
 
 void Vocabulary::check_arrays() {
@@ -149,6 +151,22 @@ void Vocabulary::mark_end_tokens() {
     if (is_end(id)) protect(id);
   }
   if (data_.bos) protect(*data_.bos);
+}
+
+void Vocabulary::choose_unknown_token(bool stated) {
+  if (!data_.unk || is_end(*data_.unk) || data_.unk == data_.bos) return;
+  const TokenId id = *data_.unk;
+  // An id that is a mere default may hit an ordinary piece.
+  if (type(id) == TokenType::kUnknown || (is_text(id) && (stated || looks_like_a_marker(text(id)))))
+    unknown_ = id;
+}
+
+void Vocabulary::warn_of_dropped(uint8_t byte) const {
+  if (warned_of_dropped_.exchange(true)) return;
+  log_warning(
+      fmt::format("{} has no token for the byte 0x{:02X}; bytes without a token are left out of "
+                  "the text",
+                  where(data_), byte));
 }
 
 void Vocabulary::check(TokenId id) const {

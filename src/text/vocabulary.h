@@ -1,6 +1,7 @@
 /// The checked and indexed token list: lookup by text, effective types and texts, stop tokens.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -39,6 +40,12 @@ class Vocabulary {
     return type(id) == TokenType::kNormal || type(id) == TokenType::kUserDefined;
   }
   bool is_end(TokenId id) const { return contains(id) && end_[static_cast<size_t>(id)]; }
+  /// The token that stands for text the vocabulary cannot spell: the unknown token, unless it is a
+  /// control token, ends or begins a text, or is ordinary text. Plain text must not turn into any
+  /// of these; without such a token the bytes are left out, as the reference implementation does.
+  std::optional<TokenId> unknown_token() const noexcept { return unknown_; }
+  /// Says, once for each vocabulary, that this byte has no token and is left out of the text.
+  void warn_of_dropped(uint8_t byte) const;
   bool is_sentencepiece() const noexcept { return data_.model == "llama"; }
   size_t max_token_bytes() const noexcept { return max_token_bytes_; }
 
@@ -47,12 +54,15 @@ class Vocabulary {
   void build_index();
   void resolve_special_ids();
   void mark_end_tokens();
+  void choose_unknown_token(bool stated);
 
   TokenizerData data_;
   std::vector<TokenType> types_;
   std::vector<bool> end_;
   std::unordered_map<std::string_view, TokenId> index_;
   size_t max_token_bytes_ = 0;
+  std::optional<TokenId> unknown_;
+  mutable std::atomic<bool> warned_of_dropped_{false};
 };
 
 /// True for the texts by which tokens that end a turn or a text are known.

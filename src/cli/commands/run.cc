@@ -15,6 +15,7 @@
 #include "cli/profile_file.h"
 #include "cli/sampling_options.h"
 #include "cli/text_output.h"
+#include "text/tokenizer.h"
 
 namespace ts::cli {
 namespace {
@@ -167,7 +168,8 @@ class RunCommand : public Command {
   }
 
   static std::string piece(const Engine& engine, int32_t id) {
-    return engine.detokenize(std::span(&id, 1), true);
+    // Not detokenize(): of a SentencePiece model that drops the space in front, which the token has.
+    return engine.tokenizer()->token_bytes(id, true);
   }
 
   static ordered_json to_json(const Engine& engine, const GenerateResult& result,

@@ -22,6 +22,7 @@ namespace {
 using nlohmann::json;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr const char* kQwen2Regex =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
@@ -159,9 +160,135 @@ TEST(HfTokenizer, PreTokenizerFollowsFromTheStructure) {
   EXPECT_THAT(error_of(files_of(j)), AllOf(HasSubstr("[a-z]+"), HasSubstr("--force-pre")));
   EXPECT_EQ(pre_of(files_of(j), {.force_pre = "smollm"}), "smollm");
   EXPECT_THAT(error_of(files_of(j), {.force_pre = "x"}), HasSubstr("'x'"));
+}
+
+TEST(HfTokenizer, StepsThatChangeTheTextAreRefused) {
+  // No pre-tokenizer name can make up for them, so none is asked for, and forcing one is no help.
+  for (const char* type : {"Lowercase", "NFD", "NFKC", "Strip", "Precompiled", ""}) {
+    json j = bpe_json();
+    j["normalizer"] = {{"type", type}};
+    for (const char* force : {"", "qwen2"}) {
+      const std::string error = error_of(files_of(j), {.force_pre = force});
+      EXPECT_THAT(error, AllOf(HasSubstr("\"normalizer\""), HasSubstr(type)));
+      EXPECT_THAT(error, Not(HasSubstr("--force-pre")));
+    }
+    j = spm_json();
+    j["normalizer"]["normalizers"].push_back({{"type", type}});
+    EXPECT_THAT(error_of(files_of(j), {.force_pre = "qwen2"}), HasSubstr("\"normalizer\""));
+  }
+  json j = bpe_json();
+  j["normalizer"] = {{"type", "Prepend"}, {"prepend", "\u2581"}};
+  EXPECT_THAT(error_of(files_of(j)), HasSubstr("\"normalizer\""));
+  j = spm_json();
+  j["pre_tokenizer"] = {{"type", "Digits"}, {"individual_digits", true}};
+  EXPECT_THAT(error_of(files_of(j), {.force_pre = "qwen2"}), HasSubstr("Digits"));
+}
+
+TEST(HfTokenizer, ASpaceInFrontOfByteLevelTextIsRefused) {
+  json j = bpe_json();
+  j["pre_tokenizer"]["pretokenizers"][1]["add_prefix_space"] = true;
+  EXPECT_THAT(error_of(files_of(j), {.force_pre = "qwen2"}), HasSubstr("add_prefix_space"));
+  j["pre_tokenizer"] = {{"type", "ByteLevel"}, {"add_prefix_space", true}};
+  HfFiles files = files_of(j);
+  EXPECT_THAT(error_of(files), AllOf(HasSubstr("tokenizer.json"), HasSubstr("add_prefix_space")));
+  // The configuration of the class replaces the setting of a step that stands alone.
+  files.tokenizer_config = {{"add_prefix_space", false}};
+  EXPECT_EQ(pre_of(files), "gpt-2");
+  files.tokenizer["pre_tokenizer"]["add_prefix_space"] = false;
+  files.tokenizer_config = {{"add_prefix_space", true}};
+  EXPECT_THAT(error_of(files),
+              AllOf(HasSubstr("tokenizer_config.json"), HasSubstr("add_prefix_space")));
+  files.tokenizer = bpe_json();
+  EXPECT_EQ(pre_of(files), "qwen2");
+}
+
+TEST(HfTokenizer, TokensThatTakeBlanksWithThemAreRefused) {
+  for (const char* field : {"lstrip", "rstrip", "single_word"}) {
+    json j = bpe_json();
+    j["added_tokens"][3][field] = true;
+    EXPECT_THAT(error_of(files_of(j)),
+                AllOf(HasSubstr("<think>"), HasSubstr(field), HasSubstr("tokenizer.json")));
+    HfFiles files = files_of(bpe_json());
+    json token = added(264, "<x>", true);
+    token[field] = true;
+    files.tokenizer_config = {{"added_tokens_decoder", {{"264", token}}}};
+    EXPECT_THAT(error_of(files), AllOf(HasSubstr("<x>"), HasSubstr("tokenizer_config.json")));
+    // An entry for a token that tokenizer.json describes does not count.
+    files.tokenizer_config = {{"added_tokens_decoder", {{"263", token}}}};
+    EXPECT_EQ(build_hf_tokenizer(files, {}).tokens[263], "<think>");
+  }
+}
+
+TEST(HfTokenizer, AnAddedTokenMustNotTakeTheIdOfAnother) {
+  json j = bpe_json();
+  j["added_tokens"].push_back(added(104, "<x>", false));
+  EXPECT_THAT(error_of(files_of(j)), AllOf(HasSubstr("<x>"), HasSubstr("104"), HasSubstr("'h'"),
+                                           HasSubstr("tokenizer.json")));
+  j = spm_json();
+  j["added_tokens"].push_back(added(260, "<x>", true));
+  EXPECT_THAT(error_of(files_of(j)), AllOf(HasSubstr("<x>"), HasSubstr("260")));
+  // Places that are kept for such tokens may be taken.
   j = bpe_json();
-  j["normalizer"] = {{"type", "Lowercase"}};
-  EXPECT_THAT(error_of(files_of(j)), HasSubstr("Lowercase"));
+  j["model"]["vocab"]["<unused7>"] = 264;
+  j["model"]["vocab"]["<reserved_8>"] = 265;
+  j["added_tokens"].push_back(added(264, "<x>", false));
+  j["added_tokens"].push_back(added(265, "<y>", false));
+  const TokenizerData d = build_hf_tokenizer(files_of(j), {});
+  EXPECT_EQ(d.tokens[264], "<x>");
+  EXPECT_EQ(d.tokens[265], "<y>");
+}
+
+/// The ids of `text` after conversion.
+std::vector<TokenId> ids_of(const json& j, const char* text) {
+  return Tokenizer::create(build_hf_tokenizer(files_of(j), {}))
+      ->encode(text, {.add_special = false});
+}
+
+TEST(HfTokenizer, IgnoreMergesIsKeptOrRefused) {
+  json j = bpe_json();
+  j["pre_tokenizer"] = split_by(kLlama3Regex);
+  // Every token is reached by merges: both settings give the same tokens.
+  EXPECT_EQ(pre_of(files_of(j)), "llama-bpe");
+  j["model"]["ignore_merges"] = true;
+  EXPECT_EQ(pre_of(files_of(j)), "llama-bpe");
+
+  // A token without merges.
+  j["model"]["vocab"]["zqx"] = 264;
+  EXPECT_EQ(pre_of(files_of(j)), "llama-bpe");
+  EXPECT_EQ(ids_of(j, "zqx"), (std::vector<TokenId>{264}));
+  j["model"]["ignore_merges"] = false;
+  EXPECT_EQ(pre_of(files_of(j)), "smaug-bpe");
+  EXPECT_EQ(ids_of(j, "zqx"), (std::vector<TokenId>{'z', 'q', 'x'}));
+  j["model"].erase("ignore_merges");
+  EXPECT_EQ(ids_of(j, "zqx"), (std::vector<TokenId>{'z', 'q', 'x'}));
+  EXPECT_EQ(build_hf_tokenizer(files_of(j), {}).add_bos, false);
+
+  j["pre_tokenizer"] = split_by(kQwen2Regex);
+  EXPECT_EQ(ids_of(j, "zqx"), (std::vector<TokenId>{'z', 'q', 'x'}));
+  j["model"]["ignore_merges"] = true;
+  EXPECT_THAT(error_of(files_of(j)), AllOf(HasSubstr("ignore_merges"), HasSubstr("'zqx'")));
+  EXPECT_EQ(pre_of(files_of(j), {.force_pre = "qwen2"}), "qwen2");
+}
+
+TEST(HfTokenizer, TokenizersWithoutMergesOrTokensAreRefused) {
+  json j = bpe_json();
+  j["model"].erase("merges");
+  EXPECT_THAT(error_of(files_of(j)), AllOf(HasSubstr("tokenizer.json"), HasSubstr("merges")));
+  j["model"]["merges"] = json::array();  // only bytes
+  EXPECT_EQ(build_hf_tokenizer(files_of(j), {}).tokens.size(), 264u);
+  for (json k : {bpe_json(), spm_json()}) {
+    k["model"]["vocab"] = json::object();
+    k["model"]["merges"] = json::array();
+    EXPECT_THAT(error_of(files_of(k), {.n_vocab = 300}), HasSubstr("vocabulary is empty"));
+  }
+}
+
+TEST(HfTokenizer, TheUnknownTokenIsTheModels) {
+  HfFiles files = files_of(bpe_json());
+  files.tokenizer_config = {{"unk_token", "<|endoftext|>"}};
+  EXPECT_FALSE(build_hf_tokenizer(files, {}).unk);
+  files.tokenizer["model"]["unk_token"] = "<|endoftext|>";
+  EXPECT_EQ(build_hf_tokenizer(files, {}).unk, 260);
 }
 
 TEST(HfTokenizer, Qwen35IsRecognisedBehindThePatternOfQwen2) {
@@ -255,6 +382,56 @@ TEST(HfTokenizer, FlagsComeFromThePostProcessorAndTheConfiguration) {
   EXPECT_EQ(d.add_eos, false);
   files.tokenizer_config["add_bos_token"] = false;
   EXPECT_EQ(build_hf_tokenizer(files, {}).add_bos, false);
+}
+
+TEST(HfTokenizer, ATokenTheTemplateAddsBecomesBosOrEos) {
+  HfFiles files = files_of(bpe_json());
+  const auto special = [](const char* text) {
+    return json{{"SpecialToken", {{"id", text}, {"type_id", 0}}}};
+  };
+  const json text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+  const auto set = [&](const json& single) {
+    files.tokenizer["post_processor"] = {{"type", "TemplateProcessing"}, {"single", single}};
+  };
+  set({special("<|im_start|>"), text, special("<|im_end|>")});
+  const TokenizerData d = build_hf_tokenizer(files, {});
+  EXPECT_EQ(d.bos, 261);
+  EXPECT_EQ(d.eos, 262);
+  EXPECT_EQ(Tokenizer::create(d)->encode("hello", {}), (std::vector<TokenId>{261, 259, 262}));
+
+  files.tokenizer_config = {{"bos_token", "<|endoftext|>"}};
+  EXPECT_THAT(error_of(files), AllOf(HasSubstr("post_processor"), HasSubstr("<|im_start|>")));
+  files.tokenizer_config = json::object();
+  set({special("<|im_start|>"), special("<|im_end|>"), text});
+  EXPECT_THAT(error_of(files), HasSubstr("single"));
+  set({special("<|im_start|>"), text, text});
+  EXPECT_THAT(error_of(files), HasSubstr("single"));
+  set({special("<none>"), text});
+  EXPECT_THAT(error_of(files), HasSubstr("<none>"));
+  files.tokenizer["post_processor"] = {{"type", "RobertaProcessing"}};
+  EXPECT_THAT(error_of(files), AllOf(HasSubstr("post_processor"), HasSubstr("RobertaProcessing")));
+}
+
+TEST(HfTokenizer, SpecialIdsThatAreNoneAreRefused) {
+  for (const char* key : {"bos_token_id", "eos_token_id"}) {
+    for (const json& value : {json("a"), json(1.5), json(true), json(999), json(-2),
+                              json(18446744073709551615ull), json::array({1, "a"})}) {
+      HfFiles files = files_of(bpe_json());
+      files.config = {{key, value}};
+      EXPECT_THAT(error_of(files), AllOf(HasSubstr("dir/config.json"), HasSubstr(key)));
+      files.config = {{"text_config", {{key, value}}}};
+      EXPECT_THAT(error_of(files), AllOf(HasSubstr("dir/config.json"), HasSubstr(key)));
+    }
+  }
+  HfFiles files = files_of(bpe_json());
+  files.generation_config = {{"eos_token_id", {260, 999}}};
+  EXPECT_THAT(error_of(files), AllOf(HasSubstr("generation_config.json"), HasSubstr("999")));
+  files = files_of(bpe_json());
+  files.config = {{"bos_token_id", -1}, {"eos_token_id", nullptr}, {"pad_token_id", 999}};
+  const TokenizerData d = build_hf_tokenizer(files, {});
+  EXPECT_FALSE(d.bos);
+  EXPECT_FALSE(d.eos);
+  EXPECT_FALSE(d.pad);
 }
 
 TEST(HfTokenizer, EndTokensOfTheGenerationConfig) {

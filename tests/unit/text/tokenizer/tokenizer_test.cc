@@ -102,14 +102,79 @@ TEST(ByteLevelBpe, UnknownPreTokenizersAreRefusedByName) {
   EXPECT_EQ(warnings.lines.size(), 1u);
 }
 
-TEST(ByteLevelBpe, MissingBytesAreAnErrorOrUnknown) {
+TEST(ByteLevelBpe, MissingBytesAreLeftOutOrUnknown) {
   TokenizerData d;
   d.model = "gpt2";
   d.pre = "gpt-2";
-  d.tokens = {"a", "b", "?"};
-  EXPECT_THROW(Tokenizer::create(d)->encode("c", {}), InvalidArgument);
+  d.tokens = {"a", "b", "?", "ab"};
+  d.merges = {"a b"};
+  {
+    Warnings warnings;
+    const auto t = Tokenizer::create(d);
+    // What is left merges as if the byte had never been there.
+    EXPECT_EQ(t->encode("axb", {}), (Ids{3}));
+    EXPECT_EQ(t->encode("c", {}), Ids{});
+    EXPECT_EQ(t->encode("a\xF1", {}), (Ids{0}));
+    ASSERT_EQ(warnings.lines.size(), 1u);
+    EXPECT_THAT(warnings.lines[0], HasSubstr("0x78"));
+  }
   d.unk = 2;
-  EXPECT_EQ(Tokenizer::create(d)->encode("ac", {}), (Ids{0, 2}));
+  EXPECT_EQ(Tokenizer::create(d)->encode("axb", {}), (Ids{0, 2, 1}));
+}
+
+TEST(ByteLevelBpe, MissingBytesThatMergesUseStillMerge) {
+  TokenizerData d;
+  d.model = "gpt2";
+  d.pre = "gpt-2";
+  d.tokens = {"a", "ax"};
+  d.merges = {"a x"};
+  EXPECT_EQ(Tokenizer::create(d)->encode("axx", {}), (Ids{1}));
+}
+
+// The unknown token of many models is the token that ends a text.
+TEST(Vocabulary, TheUnknownTokenIsNeverAControlToken) {
+  for (const TokenType type : {TokenType::kControl, TokenType::kNormal, TokenType::kUnknown}) {
+    TokenizerData d;
+    d.model = "gpt2";
+    d.pre = "gpt-2";
+    d.tokens = {"<|endoftext|>", "a", "b", "<|start|>"};
+    d.types = {type, TokenType::kNormal, TokenType::kNormal, type};
+    d.unk = d.eos = 0;
+    d.bos = 3;
+    EXPECT_EQ(Tokenizer::create(d)->encode("a\xF1\x80\x80\x80"
+                                           "b",
+                                           {}),
+              (Ids{1, 2}));
+    d.unk = 3;
+    EXPECT_EQ(Tokenizer::create(d)->encode("a\xF1\x80\x80\x80"
+                                           "b",
+                                           {}),
+              (Ids{1, 2}));
+
+    d.model = "llama";
+    d.scores = {0, 0, 0, 0};
+    d.add_space_prefix = false;
+    for (const TokenId unknown : {0, 3}) {
+      d.unk = unknown;
+      EXPECT_EQ(Tokenizer::create(d)->encode("a\xC3\xA9"
+                                             "b",
+                                             {.add_special = false}),
+                (Ids{1, 2}));
+    }
+  }
+}
+
+TEST(Vocabulary, TheDefaultUnknownTokenIsNoText) {
+  TokenizerData d;
+  d.model = "llama";
+  d.tokens = {"a", "b", "c"};
+  d.scores = {0, 0, 0};
+  d.add_space_prefix = false;
+  Warnings warnings;
+  EXPECT_EQ(Tokenizer::create(d)->encode("axb", {.add_special = false}), (Ids{0, 1}));
+  EXPECT_EQ(warnings.lines.size(), 1u);
+  d.tokens[0] = "<unk>";
+  EXPECT_EQ(Tokenizer::create(d)->encode("bxb", {.add_special = false}), (Ids{1, 0, 1}));
 }
 
 TEST(SentencePiece, MergesByScore) {
