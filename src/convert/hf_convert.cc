@@ -1,6 +1,9 @@
 #include "convert/hf_convert.h"
 
 #include <cmath>
+#include <initializer_list>
+#include <set>
+#include <string_view>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -12,6 +15,7 @@
 #include "convert/hf_family.h"
 #include "convert/hf_rope.h"
 #include "convert/hf_tensors.h"
+#include "convert/tokenizer_check.h"
 #include "convert/tokenizer_metadata.h"
 #include "text/hf_tokenizer.h"
 
@@ -50,6 +54,34 @@ void write_sampling(const std::filesystem::path& directory, Metadata& metadata) 
   }
 }
 
+/// A setting that promises biases must come with them: without, every layer would compute something
+/// else.
+void check_biases(const HfConfig& config, const HfFamily& family,
+                  const std::vector<OutputTensor>& tensors) {
+  std::set<std::string_view> names;
+  for (const OutputTensor& tensor : tensors)
+    names.insert(tensor.name);
+  const auto check = [&](const char* key, std::initializer_list<const char*> matrices) {
+    const auto stated = config.get_bool(key);
+    if (!stated) return;
+    for (const OutputTensor& tensor : tensors) {
+      for (const char* matrix : matrices) {
+        const std::string ending = fmt::format(".{}.weight", matrix);
+        if (!tensor.name.ends_with(ending)) continue;
+        const std::string bias = tensor.name.substr(0, tensor.name.size() - ending.size()) +
+                                 fmt::format(".{}.bias", matrix);
+        if (names.contains(bias) == *stated) continue;
+        config.fail(key, fmt::format("{}, but the checkpoint has {}bias for {}", *stated,
+                                     *stated ? "no " : "a ", tensor.name));
+      }
+    }
+  };
+  // The biases of qwen2 are not a matter of settings.
+  if (family.architecture != "qwen2")
+    check("attention_bias", {"attn_q", "attn_k", "attn_v", "attn_output"});
+  check("mlp_bias", {"ffn_gate", "ffn_up", "ffn_down"});
+}
+
 std::string directory_name(const std::filesystem::path& directory) {
   std::error_code ec;
   const auto whole = std::filesystem::canonical(directory, ec);
@@ -73,6 +105,7 @@ ConvertReport convert_checkpoint(const std::filesystem::path& input,
   progress("read", 0, 0);
   HfTensors mapped = map_hf_tensors(*file, config, family, quantization, sizes, report.notes);
   report.skipped = std::move(mapped.skipped);
+  check_biases(config, family, mapped.tensors);
   const HfRope rope = read_hf_rope(config, "full_attention", family.default_rope_base);
   if (rope.type == "llama3") {
     OutputTensor factors;
@@ -95,7 +128,9 @@ ConvertReport convert_checkpoint(const std::filesystem::path& input,
   tokenizer.architecture = config.model_class();
   tokenizer.n_vocab = sizes.n_vocab;
   tokenizer.force_pre = options.force_pre;
-  write_tokenizer_metadata(read_hf_tokenizer(input, tokenizer), metadata);
+  TokenizerData data = read_hf_tokenizer(input, tokenizer);
+  check_tokenizer(data, report.notes);
+  write_tokenizer_metadata(data, metadata);
 
   for (OutputTensor& tensor : mapped.tensors) {
     progress("plan", 0, 0);

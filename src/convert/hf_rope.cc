@@ -135,6 +135,11 @@ void write_rope_metadata(const HfConfig& config, const HfRope& rope,
 
 std::vector<float> llama3_rope_factors(const HfConfig& config, const HfRope& rope,
                                        int64_t head_dim) {
+  for (const char* key :
+       {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {
+    if (member(rope.settings, key) == nullptr)
+      config.fail(rope.where + key, "missing, but type llama3 needs it");
+  }
   const double factor = positive(config, rope, "factor", 8, kMaxFactor);
   const double low = positive(config, rope, "low_freq_factor", 1, kMaxFactor);
   const double high = positive(config, rope, "high_freq_factor", 4, kMaxFactor);

@@ -41,7 +41,7 @@ void write_tokenizer_metadata(const TokenizerData& data, Metadata& metadata) {
       types.push_back(static_cast<int64_t>(type));
     metadata.set("tokenizer.ggml.token_type", MetadataValue::i32_array(std::move(types)));
   }
-  if (!data.merges.empty())
+  if (data.model == "gpt2")  // readers want the key even when there are none
     metadata.set("tokenizer.ggml.merges", MetadataValue::strings(data.merges));
   set_id(metadata, "tokenizer.ggml.bos_token_id", data.bos);
   set_id(metadata, "tokenizer.ggml.eos_token_id", data.eos);

@@ -7,6 +7,8 @@
 
 #include <tensorsharp/error.hpp>
 
+#include "model/effective_settings.h"
+
 namespace ts {
 namespace {
 
@@ -129,6 +131,7 @@ ModelConfig read_common_config(const ConfigReader& reader, int64_t n_vocab, int6
         fmt::format("{}: tokenizer.ggml.tokens has {} tokens, but token_embd.weight "
                     "has {} rows; the file is damaged or was converted wrongly",
                     reader.metadata().source(), tokens->size(), n_vocab));
+  refuse_unknown_settings(reader, c);
   return c;
 }
 

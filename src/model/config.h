@@ -68,7 +68,8 @@ struct ModelConfig {
 /// Reads the keys shared by the dense families. `n_vocab` is the number of rows of the embedding;
 /// a token list of another length is an error.
 /// With `min_kv_heads` 0 a layer may have no key heads; what that means is the caller's to check.
-/// Errors: FormatError (missing key, out of range, inconsistent), Unsupported (experts).
+/// Errors: FormatError (missing key, out of range, inconsistent), Unsupported (experts, and
+/// settings that no dense family computes).
 ModelConfig read_common_config(const ConfigReader& reader, int64_t n_vocab,
                                int64_t min_kv_heads = 1);
 

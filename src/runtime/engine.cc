@@ -225,9 +225,7 @@ EngineImpl::EngineImpl(std::shared_ptr<const GgufFile> file, const AvailableMemo
 void EngineImpl::load_text(const LoadOptions& options) {
   TokenizerData data = read_gguf_tokenizer(file_->metadata());
   const std::string source = data.chat_template;
-  tokenizer_ = naming_file(file_->path().string(), [&] {
-    return Tokenizer::create(std::move(data), options.force_pre);
-  });
+  tokenizer_ = Tokenizer::create(std::move(data), options.force_pre);
   info_.has_chat_template = !source.empty();
   if (source.empty()) return;
   try {
@@ -285,7 +283,7 @@ std::vector<int32_t> EngineImpl::tokenize(std::string_view text, bool add_specia
   EncodeOptions options;
   options.add_special = add_special;
   options.parse_special = parse_special;
-  auto ids = tokenizer_->encode(text, options);
+  auto ids = naming_file(info_.path, [&] { return tokenizer_->encode(text, options); });
   if (add_special) keep_one_bos(ids, *tokenizer_);
   return ids;
 }
@@ -317,8 +315,9 @@ std::vector<int32_t> EngineImpl::tokenize_chat(std::span<const ChatMessage> mess
                                 {"content", utf8_or_replaced(message.content, replaced)}});
   }
   if (replaced)
-    log_warning("bytes of the messages that are not UTF-8 became U+FFFD: chat templates work on "
-                "characters (raw text keeps every byte)");
+    log_warning(
+        "bytes of the messages that are not UTF-8 became U+FFFD: chat templates work on "
+        "characters (raw text keeps every byte)");
   request.add_generation_prompt = add_generation_prompt;
   if (!extra_json.empty()) {
     nlohmann::json extra;

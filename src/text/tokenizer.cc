@@ -211,7 +211,15 @@ std::shared_ptr<const Tokenizer> Tokenizer::create(TokenizerData data,
                     "(byte-level BPE), llama (SentencePiece BPE)",
                     data.source.empty() ? "the model" : data.source, quote_text(data.model)));
   }
-  return std::make_shared<TokenizerImpl>(std::move(data), force_pre);
+  const std::string source = data.source;
+  try {
+    return std::make_shared<TokenizerImpl>(std::move(data), force_pre);
+  } catch (const FormatError& error) {
+    // The parts that check the data do not all know where it came from.
+    const std::string what = error.what();
+    if (source.empty() || what.find(source) != std::string::npos) throw;
+    throw FormatError(fmt::format("{}: {}", source, what));
+  }
 }
 
 }  // namespace ts

@@ -101,6 +101,9 @@ class Run(Case):
             self.assertEqual(sorted((t["logprob"] for t in token["top"]), reverse=True),
                              [t["logprob"] for t in token["top"]])
             self.assertLess(sum(math.exp(t["logprob"]) for t in token["top"]), 1.0001)
+            # The same token has the same text in both places, its leading space included.
+            self.assertEqual(token["text"], token["top"][0]["piece"])
+        self.assertTrue(any(t["text"].startswith(" ") for t in result["tokens"]))
         shown = run("run", MODEL, "--raw", "-p", "Once", "--greedy", "-n", "3", "--logprobs", "2")
         self.assertIn("logprob", shown.text)
 

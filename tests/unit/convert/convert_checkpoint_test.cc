@@ -425,6 +425,98 @@ TEST_F(ConvertCheckpointTest, TheOutputIsNotOverwrittenUnlessTold) {
   EXPECT_EQ(test::read_file(output()).substr(0, 4), "GGUF");
 }
 
+TEST_F(ConvertCheckpointTest, SettingsThatPromiseBiasesNeedThem) {
+  for (const char* key : {"attention_bias", "mlp_bias"}) {
+    builder_.config[key] = true;
+    Thrown e = failure();
+    EXPECT_EQ(e.code, ErrorCode::kFormat);
+    EXPECT_THAT(e.message, AllOf(HasSubstr("config.json"), HasSubstr(key), HasSubstr("no bias")));
+    builder_.config[key] = "yes";
+    e = failure();
+    EXPECT_THAT(e.message, AllOf(HasSubstr("config.json"), HasSubstr(key), HasSubstr("yes")));
+    builder_.config[key] = false;
+  }
+  convert();
+  builder_.add_layer("self_attn.q_proj.bias", {32});
+  std::filesystem::remove(output());
+  EXPECT_THAT(failure().message, AllOf(HasSubstr("attention_bias"), HasSubstr("a bias")));
+  builder_.add_layer("self_attn.k_proj.bias", {16});
+  builder_.add_layer("self_attn.v_proj.bias", {16});
+  builder_.config["attention_bias"] = true;
+  EXPECT_THAT(failure().message, HasSubstr("attn_output.weight"));
+  builder_.add_layer("self_attn.o_proj.bias", {32});
+  EXPECT_EQ(convert().tensors.size(), 15u);
+}
+
+/// Checkpoints whose tokenizer files are edited after writing.
+class ConvertTokenizerTest : public ConvertCheckpointTest {
+ protected:
+  std::filesystem::path file(const char* name) const { return dir_ / "model" / name; }
+  nlohmann::json read_json(const char* name) {
+    builder_.write(dir_ / "model");
+    return nlohmann::json::parse(test::read_file(file(name)));
+  }
+  ConvertReport convert_as_is() {
+    return convert_model(dir_ / "model", output(), ConvertOptions{}, Progress{});
+  }
+  Thrown failure_as_is() {
+    const Thrown e = test::catch_error([&] { convert_as_is(); });
+    EXPECT_FALSE(std::filesystem::exists(output()));
+    return e;
+  }
+};
+
+TEST_F(ConvertTokenizerTest, ChatTemplatesThatCannotBeUsedAreRefused) {
+  for (const std::string& source : {std::string("{% if %}"), std::string("{{ 'a' "),
+                                    std::string("a\xFF"
+                                                "b"),
+                                    std::string((size_t{1} << 20) + 1, 'x')}) {
+    builder_.write(dir_ / "model");
+    test::write_file(file("chat_template.jinja"), source);
+    const Thrown e = failure_as_is();
+    EXPECT_EQ(e.code, ErrorCode::kFormat);
+    EXPECT_THAT(e.message, AllOf(HasSubstr("model"), HasSubstr("chat_template")));
+  }
+  // A further one is not needed to run the model.
+  test::write_file(file("chat_template.jinja"), "{{ messages[0].content }}");
+  std::filesystem::create_directory(file("additional_chat_templates"));
+  test::write_file(file("additional_chat_templates") / "rag.jinja", "{% if %}");
+  test::write_file(file("additional_chat_templates") / "tools.jinja", "{{ 1 }}");
+  EXPECT_THAT(convert_as_is().notes, Contains(HasSubstr("'rag'")));
+  const auto gguf = GgufFile::open(output());
+  EXPECT_FALSE(gguf->metadata().contains("tokenizer.chat_template.rag"));
+  EXPECT_TRUE(gguf->metadata().contains("tokenizer.chat_template.tools"));
+}
+
+TEST_F(ConvertTokenizerTest, TokenizersThatCannotBeUsedAreRefused) {
+  nlohmann::json whole = read_json("tokenizer.json");
+  nlohmann::json j = whole;
+  j["model"].erase("merges");
+  test::write_file(file("tokenizer.json"), j.dump());
+  EXPECT_THAT(failure_as_is().message, AllOf(HasSubstr("tokenizer.json"), HasSubstr("merges")));
+  j = whole;
+  j["model"]["vocab"] = nlohmann::json::object();
+  test::write_file(file("tokenizer.json"), j.dump());
+  EXPECT_THAT(failure_as_is().message, AllOf(HasSubstr("tokenizer.json"), HasSubstr("empty")));
+  // A byte without a token is lost in text, as it is with the checkpoint's own tokenizer.
+  j = whole;
+  j["model"]["vocab"].erase("q");
+  nlohmann::json merges = nlohmann::json::array();
+  for (const auto& merge : whole["model"]["merges"]) {
+    if (merge.dump().find('q') == std::string::npos) merges.push_back(merge);
+  }
+  j["model"]["merges"] = merges;
+  test::write_file(file("tokenizer.json"), j.dump());
+  EXPECT_THAT(convert_as_is().notes, Contains(AllOf(HasSubstr("no token"), HasSubstr("0x71"))));
+}
+
+TEST_F(ConvertTokenizerTest, SpecialIdsOfTheConfigurationAreChecked) {
+  for (const nlohmann::json& value : {nlohmann::json("a"), nlohmann::json(999)}) {
+    builder_.config["eos_token_id"] = value;
+    EXPECT_THAT(failure().message, AllOf(HasSubstr("config.json"), HasSubstr("eos_token_id")));
+  }
+}
+
 TEST_F(ConvertCheckpointTest, WrongInputsAreExplained) {
   const auto message = [&](const std::filesystem::path& in, const std::filesystem::path& out) {
     return test::catch_error([&] { convert_model(in, out, {}, Progress{}); });

@@ -282,6 +282,35 @@ TEST_F(ConvertGgufTest, UnknownTypesAndDamageAreRefused) {
   }
 }
 
+TEST_F(ConvertGgufTest, DamagedBlocksAreNotCopied) {
+  struct Case {
+    const char* type;
+    size_t block, byte;  // of a binary16 scale that becomes infinite
+  };
+  for (const Case& c : {Case{"q4_1", 9, 0}, Case{"q4_k", 3, 0}, Case{"q2_0", 2, 0},
+                        Case{"f16", 700, 0}, Case{"tq2_0", 4, 64}}) {
+    const Codec& codec = *find_codec(c.type);
+    builder_.tensors.clear();
+    add("blk.0.ok.weight", c.type, ternary_values(256));
+    add("blk.0.w.weight", c.type, ternary_values(256));
+    builder_.tensors[1].data.replace(c.block * codec.block_bytes + c.byte, 2,
+                                     std::string("\x00\x7C", 2));
+    const Thrown e = failure("auto");
+    EXPECT_EQ(e.code, ErrorCode::kFormat) << c.type;
+    EXPECT_THAT(e.message,
+                AllOf(HasSubstr("in.gguf"), HasSubstr("blk.0.w.weight"),
+                      HasSubstr("block " + std::to_string(c.block) + " "), HasSubstr(c.type)));
+  }
+  builder_.tensors.clear();
+  auto values = ternary_values(128);
+  values[300] = NAN;
+  std::string bytes;
+  for (const float v : values)
+    test::append_value(bytes, v);
+  builder_.tensor("blk.0.w.weight", {kCols, kRows}, static_cast<uint32_t>(TypeId::kF32), bytes);
+  EXPECT_THAT(failure("auto").message, HasSubstr("block 300 "));
+}
+
 TEST_F(ConvertGgufTest, TheInputIsNeverTheOutput) {
   add("blk.0.w.weight", "f32", ternary_values(128));
   const std::string bytes = builder_.build();

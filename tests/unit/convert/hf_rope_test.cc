@@ -155,8 +155,10 @@ TEST(HfRopeTest, Llama3FactorsOfThe1B) {
     EXPECT_EQ(f[j], 32.0F) << j;
 }
 
-TEST(HfRopeTest, Llama3FactorsOfThe8BAreTheDefaults) {
-  const auto f = llama3(R"({"rope_type":"llama3"})", 128);
+TEST(HfRopeTest, Llama3FactorsOfThe8B) {
+  const auto f = llama3(R"({"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,)"
+                        R"("high_freq_factor":4.0,"original_max_position_embeddings":8192})",
+                        128);
   ASSERT_EQ(f.size(), 64u);
   EXPECT_EQ(f[28], 1.0F);
   const double expected[] = {1.207484, 1.553415, 2.026313, 2.694530, 3.684253, 5.257327, 8.0};
@@ -165,9 +167,28 @@ TEST(HfRopeTest, Llama3FactorsOfThe8BAreTheDefaults) {
   EXPECT_EQ(f[63], 8.0F);
 }
 
+TEST(HfRopeTest, Llama3FactorsAreNeverGuessed) {
+  const nlohmann::json whole = {{"rope_type", "llama3"},
+                                {"factor", 8.0},
+                                {"low_freq_factor", 1.0},
+                                {"high_freq_factor", 4.0},
+                                {"original_max_position_embeddings", 8192}};
+  for (const char* key :
+       {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {
+    nlohmann::json part = whole;
+    part.erase(key);
+    const auto e = catch_error([&] { llama3(part.dump(), 64); });
+    EXPECT_EQ(e.code, ErrorCode::kFormat);
+    EXPECT_THAT(e.message, AllOf(HasSubstr("config.json: rope_scaling."), HasSubstr(key)));
+  }
+}
+
 TEST(HfRopeTest, Llama3FactorsThatContradictAreRefused) {
-  const auto e = catch_error(
-      [] { llama3(R"({"rope_type":"llama3","low_freq_factor":4,"high_freq_factor":4})", 64); });
+  const auto e = catch_error([] {
+    llama3(R"({"rope_type":"llama3","factor":8,"low_freq_factor":4,"high_freq_factor":4,)"
+           R"("original_max_position_embeddings":8192})",
+           64);
+  });
   EXPECT_EQ(e.code, ErrorCode::kFormat);
   EXPECT_THAT(e.message, HasSubstr("high_freq_factor"));
 }

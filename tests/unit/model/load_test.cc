@@ -160,6 +160,72 @@ TEST_F(Load, ValuesOutOfRangeAreNamed) {
   expect_metadata(set("expert_count", MetadataValue::u32(8)), "unsupported", {"expert_count", "8"});
 }
 
+// What would change the result and is not computed is refused; what changes nothing is not.
+TEST_F(Load, SettingsThatAreNotComputedAreRefused) {
+  struct Case {
+    const char* suffix;
+    std::vector<MetadataValue> refused, neutral;
+  };
+  using V = MetadataValue;
+  const std::vector<Case> everywhere = {
+      {"logit_scale", {V::f32(0.5F), V::f32(16)}, {V::f32(0), V::f32(1), V::u32(1)}},
+      {"residual_scale", {V::f32(0.22F)}, {V::f32(0), V::f32(1)}},
+      {"embedding_scale", {V::f32(12)}, {V::f32(0)}},
+      {"attention.output_scale", {V::f32(2)}, {V::f32(1)}},
+      {"attention.causal", {V::boolean(false)}, {V::boolean(true)}},
+      {"use_parallel_residual", {V::boolean(true)}, {V::boolean(false)}},
+      {"attn_logit_softcapping", {V::f32(50)}, {V::f32(0)}},
+      {"router_logit_softcapping", {V::f32(30)}, {V::f32(0)}},
+      {"attention.max_alibi_bias", {V::f32(8)}, {V::f32(0)}},
+      {"attention.clamp_kqv", {V::f32(8)}, {V::f32(0)}},
+      {"attention.temperature_scale", {V::f32(0.1F)}, {V::f32(0)}},
+      {"attention.kv_lora_rank", {V::u32(512)}, {V::u32(0)}},
+      {"attention.key_length_swa", {V::u32(16)}, {V::u32(32)}},
+      {"attention.shared_kv_layers", {V::u32(1)}, {V::u32(0)}},
+      {"expert_used_count", {V::u32(2)}, {V::u32(0)}},
+      {"expert_shared_count", {V::u32(1)}, {V::u32(0)}},
+      {"rescale_every_n_layers", {V::u32(6)}, {V::u32(0)}},
+      {"rope.scaling.attn_factor", {V::f32(1.19F)}, {V::f32(1), V::f32(0)}},
+      {"rope.scaling.yarn_ext_factor", {V::f32(1)}, {V::f32(-1), V::f32(0)}},
+      {"rope.scaling.yarn_log_multiplier", {V::f32(0.1F)}, {V::f32(0)}},
+      {"vocab_size", {V::u32(301), V::u32(0)}, {V::u32(300)}},
+  };
+  const auto outcome = [&](const std::string& architecture, const std::string& suffix,
+                           const MetadataValue& value) {
+    TinyModel m = small(architecture);
+    m.edit_metadata = [&](Metadata& md) { md.set(architecture + "." + suffix, value); };
+    return load(m);
+  };
+  const auto check = [&](const std::string& architecture, const Case& c) {
+    for (const MetadataValue& value : c.refused) {
+      const Outcome o = outcome(architecture, c.suffix, value);
+      EXPECT_EQ(o.kind, std::string(c.suffix) == "vocab_size" ? "format_error" : "unsupported")
+          << c.suffix;
+      EXPECT_NE(o.message.find(architecture + "." + c.suffix), std::string::npos) << o.message;
+    }
+    for (const MetadataValue& value : c.neutral)
+      EXPECT_EQ(outcome(architecture, c.suffix, value).message, "") << architecture;
+  };
+  for (const char* architecture : {"llama", "qwen2", "qwen3", "gemma3", "qwen35"}) {
+    for (const Case& c : everywhere)
+      check(architecture, c);
+    if (std::string(architecture) == "gemma3") {
+      check(architecture, {"embedding_scale", {V::f32(1)}, {V::f32(8)}});  // sqrt(64)
+      EXPECT_EQ(outcome(architecture, "attention.sliding_window", V::u32(16)).message, "");
+      EXPECT_EQ(outcome(architecture, "final_logit_softcapping", V::f32(30)).message, "");
+      continue;
+    }
+    check(architecture, {"embedding_scale", {V::f32(0.5F)}, {V::f32(1)}});
+    // Windows at least as long as the context of 512 hide nothing.
+    check(architecture, {"attention.sliding_window",
+                         {V::u32(511), V::u32(1)},
+                         {V::u32(0), V::u32(512), V::u32(UINT32_MAX)}});
+    check(architecture, {"final_logit_softcapping", {V::f32(30)}, {V::f32(0)}});
+  }
+  expect_metadata([](Metadata& md) { md.set("llama.logit_scale", V::string("x")); }, "format_error",
+                  {"m.gguf", "llama.logit_scale"});
+}
+
 TEST_F(Load, VocabularyOfAnotherLength) {
   expect_metadata(
       [](Metadata& md) {

@@ -126,6 +126,47 @@ TEST_F(SessionTest, OneBeginOfSequenceToken) {
   EXPECT_EQ(count(load(m)->tokenize_chat(chat)), 1);  // the tokenizer's
 }
 
+TEST_F(SessionTest, ErrorsOfChatTemplatesNameTheFile) {
+  const std::vector<ChatMessage> chat = {{"user", "hi"}};
+  const auto failure = [&](const std::string& source) {
+    TinyModel m;
+    m.edit_metadata = [&](Metadata& md) {
+      md.set("tokenizer.chat_template", MetadataValue::string(source));
+    };
+    const auto engine = load(m);
+    return message([&] { engine->tokenize_chat(chat); });
+  };
+  // A template that never ends, needs too much memory or too deep a stack is a faulty file.
+  for (const char* source :
+       {"{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}",
+        "{% set ns = namespace(s='aaaaaaaaaaaaaaaa') %}{% for i in range(60) %}"
+        "{% set ns.s = ns.s + ns.s %}{% endfor %}{{ ns.s }}",
+        "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "{% if %}", "{{ messages.x.y }}"}) {
+    const std::string what = failure(source);
+    EXPECT_NE(what.find("format_error"), std::string::npos) << what;
+    EXPECT_NE(what.find(".gguf"), std::string::npos) << what;
+  }
+  const std::string refused = failure("{{ raise_exception('no') }}");
+  EXPECT_NE(refused.find("invalid_argument"), std::string::npos) << refused;
+  EXPECT_NE(refused.find(".gguf"), std::string::npos) << refused;
+}
+
+TEST_F(SessionTest, MessagesThatAreNotUtf8AreRendered) {
+  TinyModel m;
+  m.edit_metadata = [](Metadata& md) {
+    md.set("tokenizer.chat_template", MetadataValue::string("{{ messages[0].content }}"));
+  };
+  const auto engine = load(m);
+  const auto ids_of = [&](const std::string& text) {
+    const std::vector<ChatMessage> chat = {{"user", text}};
+    return engine->tokenize_chat(chat);
+  };
+  EXPECT_EQ(ids_of("a\xFF"
+                   "b\xE4\xBD"),
+            ids_of("a\xEF\xBF\xBD"
+                   "b\xEF\xBF\xBD"));
+}
+
 TEST_F(SessionTest, GeneratesUpToTheLimit) {
   const auto session = load()->new_session();
   const auto result = session->generate(prompt(5), greedy(7));

@@ -5,6 +5,7 @@
 
 #include <tensorsharp/error.hpp>
 
+#include "base/log.h"
 #include "small_vocabularies.h"
 
 namespace ts {
@@ -70,6 +71,34 @@ TEST(GgufTokenizer, ReadsEveryKey) {
   ASSERT_EQ(d.extra_templates.size(), 1u);
   EXPECT_EQ(d.extra_templates[0], (std::pair<std::string, std::string>("tool_use", "tools")));
   EXPECT_EQ(Tokenizer::create(d)->encode("hello", {}), (std::vector<TokenId>{261, 259}));
+}
+
+TEST(GgufTokenizer, IdsOfNoTokenAreReported) {
+  for (const char* name : {"bos", "eos", "eot", "eom", "unknown", "seperator", "padding", "mask",
+                           "fim_pad", "fim_rep", "fim_sep", "prefix"}) {
+    const std::string key = std::string("tokenizer.ggml.") + name + "_token_id";
+    for (const MetadataValue& value :
+         {MetadataValue::u32(264), MetadataValue::u64(99999), MetadataValue::i32(-2)}) {
+      Metadata m = bpe_metadata();
+      m.set(key, value);
+      EXPECT_THAT(find_bad_token_ids(m),
+                  testing::ElementsAre(AllOf(HasSubstr(key), HasSubstr("from 0 to 263"))));
+      std::vector<std::string> warnings;
+      set_log_sink([&](LogLevel level, std::string_view line) {
+        if (level == LogLevel::kWarning) warnings.emplace_back(line);
+      });
+      (void)read_gguf_tokenizer(m);
+      set_log_sink({});
+      EXPECT_THAT(warnings, testing::ElementsAre(AllOf(HasSubstr("file.gguf"), HasSubstr(key))));
+    }
+    // "None", as some tools write it, and the last token.
+    for (const MetadataValue& value : {MetadataValue::i32(-1), MetadataValue::u32(0xFFFFFFFF),
+                                       MetadataValue::u64(UINT64_MAX), MetadataValue::u32(263)}) {
+      Metadata m = bpe_metadata();
+      m.set(key, value);
+      EXPECT_THAT(find_bad_token_ids(m), testing::IsEmpty());
+    }
+  }
 }
 
 TEST(GgufTokenizer, DamageIsNamed) {

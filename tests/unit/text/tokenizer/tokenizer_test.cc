@@ -164,6 +164,15 @@ TEST(Vocabulary, TheUnknownTokenIsNeverAControlToken) {
   }
 }
 
+TEST(Tokenizer, EveryFaultNamesTheFile) {
+  TokenizerData d = small_bpe();
+  d.tokens[261].assign(2000, '<');
+  EXPECT_THAT(error_of<FormatError>(d), AllOf(HasSubstr("small.gguf"), HasSubstr("2000 bytes")));
+  d = small_bpe();
+  d.merges.push_back("he");
+  EXPECT_THAT(error_of<FormatError>(d), AllOf(HasSubstr("small.gguf"), HasSubstr("merge 4")));
+}
+
 TEST(Vocabulary, TheDefaultUnknownTokenIsNoText) {
   TokenizerData d;
   d.model = "llama";
