@@ -77,7 +77,9 @@ void check_biases(const HfConfig& config, const HfFamily& family,
     }
   };
   // The biases of qwen2 are not a matter of settings.
-  if (family.architecture != "qwen2")
+  if (family.architecture == "qwen2")
+    (void)config.get_bool("attention_bias");
+  else
     check("attention_bias", {"attn_q", "attn_k", "attn_v", "attn_output"});
   check("mlp_bias", {"ffn_gate", "ffn_up", "ffn_down"});
 }
