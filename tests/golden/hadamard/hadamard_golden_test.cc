@@ -1,4 +1,5 @@
 // What the loader of a released model computes, bit for bit, on every instruction set.
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <map>
