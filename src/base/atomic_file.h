@@ -12,12 +12,14 @@ namespace ts {
 
 class AtomicFile {
  public:
-  /// Creates the temporary file. Throws InvalidArgument when `path` exists and `overwrite` is
-  /// false, IoError when the directory cannot be written.
+  /// Creates the file without its name. Throws InvalidArgument when `path` exists and `overwrite`
+  /// is false, when it is no ordinary file, or a file that this process has mapped; IoError when
+  /// the directory cannot be written. Where `path` is a link, the file it points to is meant.
   AtomicFile(const std::filesystem::path& path, bool overwrite);
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
-  /// Removes the temporary file unless commit() succeeded.
+  /// Without commit() nothing stays behind. Where the file system knows files without names that
+  /// holds even when the process is killed.
   ~AtomicFile();
 
   /// ResourceExhausted when the file system has less than `bytes` free: better at the start than
@@ -30,13 +32,18 @@ class AtomicFile {
   void write_at(uint64_t offset, std::span<const std::byte> bytes);
   uint64_t size() const noexcept { return size_; }
   const std::filesystem::path& path() const noexcept { return path_; }
-  /// The name the bytes live under until commit().
-  const std::filesystem::path& temporary_path() const noexcept { return temporary_; }
 
-  /// Flushes, syncs and renames to the target.
+  /// Flushes, syncs and gives the file its name.
   void commit();
 
  private:
+  void open_unnamed();
+  void open_named();
+  void give_name();
+  /// Where a file without a name cannot be given one after all.
+  void copy_to_named();
+  void rename_to_target();
+  [[noreturn]] void throw_exists_or(int error) const;
   void flush();
   std::filesystem::path path_, temporary_;
   std::string buffer_;

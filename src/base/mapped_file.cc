@@ -2,6 +2,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <mutex>
+#include <set>
 #include <utility>
 
 #include <fcntl.h>
@@ -14,6 +16,26 @@
 #include <tensorsharp/error.hpp>
 
 namespace ts {
+namespace {
+
+/// The files that are mapped now, by device and inode.
+struct OpenFiles {
+  std::mutex mutex;
+  std::multiset<std::pair<uint64_t, uint64_t>> ids;
+};
+
+OpenFiles& open_files() {
+  static auto* files = new OpenFiles();  // never destroyed: maps may outlive static objects
+  return *files;
+}
+
+}  // namespace
+
+bool MappedFile::is_open(uint64_t device, uint64_t inode) noexcept {
+  OpenFiles& files = open_files();
+  const std::lock_guard lock(files.mutex);
+  return files.ids.contains({device, inode});
+}
 
 std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& path) {
   std::shared_ptr<MappedFile> file(new MappedFile());
@@ -64,10 +86,20 @@ void MappedFile::map(int protection) {
                     size_, std::strerror(errno)));
   }
   data_ = static_cast<const std::byte*>(map);
+  struct stat status {};
+  if (::fstat(fd_, &status) != 0) return;
+  id_ = {status.st_dev, status.st_ino};
+  const std::lock_guard lock(open_files().mutex);
+  open_files().ids.insert(id_);
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (data_ != nullptr) {
+    ::munmap(const_cast<std::byte*>(data_), size_);
+    const std::lock_guard lock(open_files().mutex);
+    if (const auto it = open_files().ids.find(id_); it != open_files().ids.end())
+      open_files().ids.erase(it);
+  }
   if (fd_ >= 0) ::close(fd_);
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 namespace ts {
 
@@ -20,6 +21,10 @@ class MappedFile {
   /// It differs from an opened file only in that writable_bytes() may be filled.
   /// Errors: ResourceExhausted.
   static std::shared_ptr<MappedFile> in_memory(std::string name, size_t size);
+
+  /// Whether this process has the file with these numbers (st_dev, st_ino) mapped: it must not be
+  /// replaced or written to.
+  static bool is_open(uint64_t device, uint64_t inode) noexcept;
 
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
@@ -50,6 +55,7 @@ class MappedFile {
   size_t size_ = 0;
   int fd_ = -1;
   bool writable_ = false;
+  std::pair<uint64_t, uint64_t> id_{};  ///< st_dev, st_ino
 };
 
 }  // namespace ts

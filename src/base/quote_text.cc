@@ -29,6 +29,19 @@ size_t utf8_char_bytes(std::string_view text) noexcept {
   return length;
 }
 
+size_t steering_char_bytes(std::string_view text) noexcept {
+  const size_t n = utf8_char_bytes(text);
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  if (n == 1) return byte(0) < 0x20 || byte(0) == 0x7F ? 1 : 0;
+  if (n == 2) return byte(0) == 0xC2 && byte(1) < 0xA0 ? 2 : 0;  // U+0080 to U+009F
+  if (n != 3 || byte(0) != 0xE2) return 0;
+  // Marks that turn the direction of text: U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069; and
+  // line and paragraph separators.
+  if (byte(1) == 0x80)
+    return byte(2) == 0x8E || byte(2) == 0x8F || (byte(2) >= 0xA8 && byte(2) <= 0xAE) ? 3 : 0;
+  return byte(1) == 0x81 && byte(2) >= 0xA6 && byte(2) <= 0xA9 ? 3 : 0;
+}
+
 size_t find_invalid_utf8(std::string_view text) noexcept {
   for (size_t i = 0; i < text.size();) {
     const size_t n = utf8_char_bytes(text.substr(i));
@@ -43,26 +56,18 @@ std::string quote_text(std::string_view text, size_t max_bytes) {
   std::string out = "'";
   size_t i = 0;
   while (i < text.size() && i < max_bytes) {
-    const unsigned char c = static_cast<unsigned char>(text[i]);
     const size_t n = utf8_char_bytes(text.substr(i));
-    // U+0080..U+009F are control characters too.
-    const bool control = c < 0x20 || c == 0x7F ||
-                         (n == 2 && c == 0xC2 && static_cast<unsigned char>(text[i + 1]) < 0xA0);
-    if (n == 0 || control) {
+    const size_t hidden = n == 0 ? 1 : steering_char_bytes(text.substr(i));
+    if (hidden == 0) {
+      out.append(text.substr(i, n));
+      i += n;
+      continue;
+    }
+    for (const size_t end = i + hidden; i < end; ++i) {
+      const auto c = static_cast<unsigned char>(text[i]);
       out += "\\x";
       out += kHex[c >> 4];
       out += kHex[c & 15];
-      ++i;
-      if (n == 2) {
-        const unsigned char d = static_cast<unsigned char>(text[i]);
-        out += "\\x";
-        out += kHex[d >> 4];
-        out += kHex[d & 15];
-        ++i;
-      }
-    } else {
-      out.append(text.substr(i, n));
-      i += n;
     }
   }
   out += '\'';

@@ -1,6 +1,8 @@
 #include "cli/chat.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -25,6 +27,7 @@ namespace ts::cli {
 namespace {
 
 constexpr std::string_view kFormat = "tensorsharp.chat";
+constexpr size_t kMaxChatBytes = size_t{64} << 20;
 constexpr std::string_view kBlanks = " \t\r\n";
 
 constexpr std::string_view kHelp =
@@ -151,6 +154,13 @@ int Chat::converse() {
       console_.note("");
       return kSuccess;
     }
+    if (termination_requested()) return kInterrupted;
+    if (status == LineStatus::kCleared) {
+      rearm_interrupt();
+      console_.note("");
+      interrupted = false;
+      continue;
+    }
     if (status == LineStatus::kInterrupted) {
       console_.note("");
       if (interrupted) return kInterrupted;
@@ -172,6 +182,7 @@ int Chat::converse() {
       if (error.code() == ErrorCode::kInternal) throw;
       report_error("tensorsharp", error.what());
     }
+    if (termination_requested()) return kInterrupted;
     if (interrupt_flag().load()) rearm_interrupt();
   }
 }
@@ -208,6 +219,11 @@ std::vector<int32_t> Chat::prompt_for(const std::string& text) {
 
 void Chat::answer(const std::string& text) {
   const std::vector<int32_t> prompt = prompt_for(text);
+  if (static_cast<int64_t>(prompt.size()) > engine_->info().context)
+    throw ResourceExhausted(
+        fmt::format("with this the conversation has {} tokens, the context holds {}; /reset starts "
+                    "anew, --ctx N gives more room",
+                    prompt.size(), engine_->info().context));
   const Progress progress = console_.progress();
   settings_.generate.prompt_progress = [&](uint64_t done, uint64_t total) {
     if (progress.report) progress.report("reading", done, total);
@@ -233,7 +249,7 @@ void Chat::answer(const std::string& text) {
 
 void Chat::set(std::string_view arguments) {
   const auto [name, value] = split_word(arguments);
-  GenerateOptions& options = settings_.generate;
+  GenerateOptions options = settings_.generate;
   if (name.empty()) {
     console_.note(describe_sampling(options.sampling));
     console_.note_format("n {}, system {}",
@@ -247,6 +263,8 @@ void Chat::set(std::string_view arguments) {
       throw InvalidArgument(fmt::format("n: {} is not a whole number", quote_text(value)));
     options.max_tokens = *number;
   } else if (name == "system") {
+    if (settings_.raw)
+      throw InvalidArgument("system: without a chat template there is no place for it");
     settings_.system = value;
     reset();
   } else if (name == "think") {
@@ -256,10 +274,15 @@ void Chat::set(std::string_view arguments) {
   } else if (!set_sampling_option(options.sampling, name, value)) {
     throw InvalidArgument(fmt::format("{} is not a setting; /set shows them", quote_text(name)));
   }
+  check_sampling(options.sampling, engine_->info().n_vocab);
+  settings_.generate = options;
 }
 
 void Chat::save(const std::string& path) {
   if (path.empty()) throw InvalidArgument("/save needs a file name");
+  std::error_code ignored;
+  if (path != own_file_ && std::filesystem::exists(path, ignored))
+    throw InvalidArgument(fmt::format("/save: {} exists already; name another file", path));
   AtomicFile file(path, path == own_file_);
   const std::string text = chat_to_json(engine_->info().name, messages_);
   file.write(std::as_bytes(std::span(text.data(), text.size())));
@@ -270,7 +293,7 @@ void Chat::save(const std::string& path) {
 
 void Chat::load(const std::string& path) {
   if (path.empty()) throw InvalidArgument("/load needs a file name");
-  messages_ = chat_from_json(read_text_file(path), path);
+  messages_ = chat_from_json(read_text_file(path, kMaxChatBytes), path);
   session_->reset();
   own_file_ = path;
   console_.note_format("loaded {} messages from {}", messages_.size(), path);

@@ -61,6 +61,7 @@ void report_error(std::string_view program, std::string_view message) noexcept {
 Console::Console(std::string program, OutputOptions options)
     : program_(std::move(program)),
       options_(std::move(options)),
+      stdout_is_terminal_(isatty(STDOUT_FILENO) != 0),
       stderr_is_terminal_(is_capable_terminal(STDERR_FILENO)) {
   const LogLevel least = options_.verbosity >= 2   ? LogLevel::kDebug
                          : options_.verbosity == 1 ? LogLevel::kInfo
@@ -82,7 +83,9 @@ Console::~Console() {
 
 void Console::out(std::string_view text) {
   clear_progress();
-  const int error = write_all(STDOUT_FILENO, text);
+  // What a model says must not steer a terminal; a file or pipe gets the bytes as they are.
+  const std::string shown = stdout_is_terminal_ ? printable(text, true) : std::string();
+  const int error = write_all(STDOUT_FILENO, stdout_is_terminal_ ? shown : text);
   if (error == 0) return;
   if (error == EPIPE) throw ClosedPipe();
   const std::string message = fmt::format("standard output: cannot write: {}", strerror(error));

@@ -36,7 +36,8 @@ class Console {
   bool verbose() const noexcept { return options_.verbosity > 0; }
   const OutputOptions& options() const noexcept { return options_; }
 
-  /// Writes to stdout at once. Throws ClosedPipe, ResourceExhausted (disk full) or IoError.
+  /// Writes to stdout at once; on a terminal, what would steer it is shown as \xNN. Throws
+  /// ClosedPipe, ResourceExhausted (disk full) or IoError.
   void out(std::string_view text);
   template <typename... Args>
   void print(fmt::format_string<Args...> format, Args&&... args) {
@@ -65,6 +66,7 @@ class Console {
 
   std::string program_;
   OutputOptions options_;
+  bool stdout_is_terminal_ = false;
   bool stderr_is_terminal_ = false;
   bool bar_visible_ = false;
   std::string stage_;

@@ -1,5 +1,6 @@
 #include "cli/crash_handler.h"
 
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <string_view>
@@ -18,7 +19,14 @@ void say(std::string_view text) noexcept {
   }
 }
 
+std::atomic_flag g_reported = ATOMIC_FLAG_INIT;
+
 void on_fault(int signal) {
+  // Several threads may fault at once: one speaks, the others wait for it to end the process.
+  if (g_reported.test_and_set()) {
+    while (true)
+      pause();
+  }
   if (signal == SIGBUS) {
     say("\ntensorsharp: error: a memory-mapped file became shorter or unreadable while in use "
         "(SIGBUS)\n  Do not change or replace a model file while a program uses it; run `verify` "
@@ -32,8 +40,11 @@ void on_fault(int signal) {
   say(")\n  This is a defect of the program; please report it with the command line and the output "
       "of `ts-cli info`.\n  To get by, choose another code path: --isa ref (or "
       "TENSORSHARP_ISA=ref).\n");
-  // SA_RESETHAND restored the default action: returning repeats the fault and ends the process with
-  // a core dump where those are on; raise() covers signals sent from outside.
+  // With the default action back, returning repeats the fault and ends the process with a core dump
+  // where those are on; raise() covers signals sent from outside.
+  struct sigaction standard = {};
+  standard.sa_handler = SIG_DFL;
+  sigaction(signal, &standard, nullptr);
   raise(signal);
 }
 
@@ -44,7 +55,7 @@ void install_crash_handler() noexcept {
   struct sigaction action = {};
   action.sa_handler = on_fault;
   sigemptyset(&action.sa_mask);
-  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_NODEFER;
+  action.sa_flags = SA_NODEFER;
   for (const int signal : {SIGSEGV, SIGILL, SIGBUS, SIGFPE})
     sigaction(signal, &action, nullptr);
 #endif

@@ -14,9 +14,7 @@
 namespace ts::cli {
 namespace {
 
-constexpr size_t kMaxBytes = size_t{1} << 30;
-
-std::string read_all(int fd, const std::string& name) {
+std::string read_all(int fd, const std::string& name, size_t max_bytes) {
   std::string text;
   char buffer[1 << 16];
   while (true) {
@@ -28,18 +26,18 @@ std::string read_all(int fd, const std::string& name) {
       throw IoError(fmt::format("{}: cannot read: {}", name, strerror(errno)));
     }
     text.append(buffer, static_cast<size_t>(n));
-    if (text.size() > kMaxBytes)
-      throw ResourceExhausted(fmt::format("{}: more than {} bytes of text", name, kMaxBytes));
+    if (text.size() > max_bytes)
+      throw ResourceExhausted(fmt::format("{}: more than {} bytes of text", name, max_bytes));
   }
 }
 
 }  // namespace
 
 std::string read_standard_input() {
-  return read_all(STDIN_FILENO, "standard input");
+  return read_all(STDIN_FILENO, "standard input", kMaxTextBytes);
 }
 
-std::string read_text_file(const std::string& path) {
+std::string read_text_file(const std::string& path, size_t max_bytes) {
   if (path == "-") return read_standard_input();
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) throw IoError(fmt::format("{}: cannot open: {}", path, strerror(errno)));
@@ -47,7 +45,7 @@ std::string read_text_file(const std::string& path) {
     int fd;
     ~Close() { ::close(fd); }
   } close_it{fd};
-  return read_all(fd, path);
+  return read_all(fd, path, max_bytes);
 }
 
 }  // namespace ts::cli

@@ -15,7 +15,10 @@ CancelToken g_token;
 int g_event = -1;
 static_assert(std::atomic<bool>::is_always_lock_free, "the handler may only touch lock-free data");
 
-void on_interrupt(int /*signal*/) {
+std::atomic<bool> g_terminated{false};
+
+void on_interrupt(int signal) {
+  if (signal != SIGINT) g_terminated.store(true, std::memory_order_relaxed);
   g_interrupted.store(true, std::memory_order_relaxed);
   g_token.cancel();
   const int kept = errno;
@@ -39,7 +42,7 @@ void install_signal_handlers() noexcept {
   if (g_event < 0) g_event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   // A parent that ignores interrupts (nohup, background jobs) wants that kept.
   struct sigaction current = {};
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     if (sigaction(signal, nullptr, &current) == 0 && current.sa_handler == SIG_IGN) continue;
     arm(signal);
   }
@@ -47,6 +50,7 @@ void install_signal_handlers() noexcept {
   ignore.sa_handler = SIG_IGN;
   sigemptyset(&ignore.sa_mask);
   sigaction(SIGPIPE, &ignore, nullptr);
+  sigaction(SIGXFSZ, &ignore, nullptr);  // writes beyond the limit then fail with EFBIG
 }
 
 const std::atomic<bool>& interrupt_flag() noexcept {
@@ -57,11 +61,16 @@ const CancelToken& interrupt_token() noexcept {
   return g_token;
 }
 
+bool termination_requested() noexcept {
+  return g_terminated.load(std::memory_order_relaxed);
+}
+
 int interrupt_event() noexcept {
   return g_event;
 }
 
 void rearm_interrupt() noexcept {
+  if (termination_requested()) return;
   uint64_t count = 0;
   if (g_event >= 0) static_cast<void>(!read(g_event, &count, sizeof(count)));
   g_interrupted.store(false, std::memory_order_relaxed);

@@ -37,7 +37,7 @@ int read_byte(char& byte) {
 }
 
 /// Reads one character for the editor; bytes that are no UTF-8 become U+FFFD.
-int read_character(EditLine* /*edit*/, wchar_t* out) {
+int read_character(EditLine* edit, wchar_t* out) {
   std::mbstate_t state = {};
   while (true) {
     char byte = 0;
@@ -46,6 +46,7 @@ int read_character(EditLine* /*edit*/, wchar_t* out) {
     const size_t used = std::mbrtowc(out, &byte, 1, &state);
     if (used == static_cast<size_t>(-2)) continue;
     if (used == static_cast<size_t>(-1)) *out = L'\uFFFD';
+    LineEditor::note_typing(edit);
     // A Ctrl-D typed before the editor had the terminal (during an answer) arrives as a zero.
     if (used == 0) *out = kEndOfTransmission;
     return 1;
@@ -59,6 +60,7 @@ struct LineEditor::State {
   History* history = nullptr;
   std::filesystem::path history_file;
   std::string prompt;
+  bool typed = false;  ///< something since the prompt
 
   static char* prompt_of(EditLine* edit) {
     void* data = nullptr;
@@ -66,6 +68,12 @@ struct LineEditor::State {
     return static_cast<State*>(data)->prompt.data();
   }
 };
+
+void LineEditor::note_typing(void* edit) {
+  void* data = nullptr;
+  el_get(static_cast<EditLine*>(edit), EL_CLIENTDATA, &data);
+  static_cast<State*>(data)->typed = true;
+}
 
 LineEditor::LineEditor(const std::filesystem::path& history_file)
     : state_(std::make_unique<State>()) {
@@ -108,6 +116,7 @@ LineEditor::~LineEditor() {
 LineStatus LineEditor::read(const std::string& prompt, std::string& line) {
   line.clear();
   state_->prompt = prompt;
+  state_->typed = false;
   while (true) {
     int count = 0;
     errno = 0;
@@ -116,7 +125,7 @@ LineStatus LineEditor::read(const std::string& prompt, std::string& line) {
     const char* text = el_gets(state_->edit, &count);
     if (interrupt_flag().load()) {
       el_reset(state_->edit);
-      return LineStatus::kInterrupted;
+      return state_->typed ? LineStatus::kCleared : LineStatus::kInterrupted;
     }
     if (text == nullptr || count <= 0) return line.empty() ? LineStatus::kEnd : LineStatus::kLine;
     line.append(text, static_cast<size_t>(count));

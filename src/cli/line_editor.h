@@ -7,7 +7,8 @@
 
 namespace ts::cli {
 
-enum class LineStatus { kLine, kEnd, kInterrupted };
+/// kCleared: an interrupt threw away a line that had been begun.
+enum class LineStatus { kLine, kEnd, kInterrupted, kCleared };
 
 class LineEditor {
  public:
@@ -19,6 +20,9 @@ class LineEditor {
 
   /// One line without its newline. A line that ends in a backslash goes on with the next.
   LineStatus read(const std::string& prompt, std::string& line);
+
+  /// For the editor library's callback: something was typed. `edit` is its handle.
+  static void note_typing(void* edit);
 
  private:
   struct State;

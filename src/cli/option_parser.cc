@@ -37,6 +37,11 @@ std::string help_line(const OptionDescription& option) {
   return left + text.substr(left.size());
 }
 
+/// Whether the value of an option is the name of a file, which is never empty.
+bool names_a_file(std::string_view names, std::string_view type) {
+  return type.starts_with("FILE") || names == "MODEL" || names == "IN" || names == "OUT";
+}
+
 }  // namespace
 
 struct OptionParser::Parser {
@@ -153,7 +158,8 @@ void OptionParser::choice(const std::string& names, std::string& value,
 
 void OptionParser::text(const std::string& names, std::string& value, const std::string& type,
                         const std::string& help) {
-  checked(names, type, help, [&value](const std::string& text) {
+  checked(names, type, help, [&value, file = names_a_file(names, type)](const std::string& text) {
+    if (file && text.empty()) return std::string("is no file name");
     value = text;
     return std::string();
   });
@@ -161,7 +167,8 @@ void OptionParser::text(const std::string& names, std::string& value, const std:
 
 void OptionParser::text(const std::string& names, std::optional<std::string>& value,
                         const std::string& type, const std::string& help) {
-  checked(names, type, help, [&value](const std::string& text) {
+  checked(names, type, help, [&value, file = names_a_file(names, type)](const std::string& text) {
+    if (file && text.empty()) return std::string("is no file name");
     value = text;
     return std::string();
   });

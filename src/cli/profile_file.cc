@@ -1,7 +1,13 @@
 #include "cli/profile_file.h"
 
+#include <filesystem>
 #include <span>
+#include <system_error>
 #include <utility>
+
+#include <fmt/format.h>
+
+#include <tensorsharp/error.hpp>
 
 #include "base/atomic_file.h"
 #include "base/profile.h"
@@ -16,6 +22,9 @@ void add_profile_option(OptionParser& options, std::string& path) {
 
 ProfileFile::ProfileFile(std::string path) : path_(std::move(path)) {
   if (path_.empty()) return;
+  std::error_code ignored;
+  if (std::filesystem::exists(path_, ignored))
+    throw InvalidArgument(fmt::format("--profile: {} exists already; name another file", path_));
   { const AtomicFile probe(path_, false); }  // fails now rather than after the work
   profile::start();
 }

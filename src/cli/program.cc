@@ -6,7 +6,9 @@
 #include <new>
 #include <system_error>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <tensorsharp/error.hpp>
 #include <tensorsharp/version.hpp>
@@ -31,7 +33,8 @@ std::string program_help(const Program& program) {
       "Results go to standard output, everything else to standard error; --json makes every\n"
       "command print JSON.\n"
       "Exit status: 0 done, 1 done and the answer is no, 2 wrong usage, 3 bad input, 4 not\n"
-      "supported, 5 does not fit in memory or on disk, 130 interrupted.\n",
+      "supported, 5 does not fit in memory or on disk, 70 a defect of the program, 130\n"
+      "interrupted, 141 the reader of standard output went away.\n",
       program.name);
   return out;
 }
@@ -181,7 +184,18 @@ std::unique_ptr<OptionParser> make_parser(const std::string& program, Command& c
   return options;
 }
 
+/// A closed standard stream must not become the number of the next file that is opened. What
+/// stands in its place cannot be used: reading or writing it is an error, as it was.
+static void reserve_standard_streams() noexcept {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) >= 0) continue;
+    // The lowest free number is this one.
+    static_cast<void>(!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY));
+  }
+}
+
 int run_program(const Program& program, int argc, char** argv) noexcept {
+  reserve_standard_streams();
   install_signal_handlers();
   install_crash_handler();
   try {

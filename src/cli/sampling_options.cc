@@ -9,6 +9,7 @@
 
 #include "base/quote_text.h"
 #include "cli/parse_values.h"
+#include "runtime/sampler.h"
 
 namespace ts::cli {
 namespace {
@@ -139,7 +140,7 @@ bool set_sampling_option(SamplingOptions& options, std::string_view name, std::s
     return true;
   }
   if (key == "top_k" || key == "penalty_window") {
-    const auto number = parse_integer(value, -1, INT32_MAX);
+    const auto number = parse_integer(value, INT32_MIN, INT32_MAX);
     if (!number)
       throw InvalidArgument(fmt::format("{}: {} is not a whole number", key, quote_text(value)));
     (key == "top_k" ? options.top_k : options.penalty_window) = static_cast<int>(*number);
@@ -154,6 +155,10 @@ bool set_sampling_option(SamplingOptions& options, std::string_view name, std::s
     return true;
   }
   return false;
+}
+
+void check_sampling(const SamplingOptions& options, int64_t n_vocab) {
+  const Sampler checked(options, n_vocab);
 }
 
 std::string describe_sampling(const SamplingOptions& options) {

@@ -30,6 +30,8 @@ class SamplingArguments {
 /// Sets one option of a chat by its name ("temp", "top_k", ...). False when there is no such name;
 /// throws InvalidArgument when the value is none.
 bool set_sampling_option(SamplingOptions& options, std::string_view name, std::string_view value);
+/// Throws InvalidArgument naming the first option that is out of its range.
+void check_sampling(const SamplingOptions& options, int64_t n_vocab);
 /// "temp 0.7, top_k 40, ..." for /set without arguments.
 std::string describe_sampling(const SamplingOptions& options);
 

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <tensorsharp/error.hpp>
+
 #include "base/quote_text.h"
 
 namespace ts::cli {
@@ -30,20 +32,17 @@ std::string printable(std::string_view text, bool keep_lines) {
   std::string out;
   out.reserve(text.size());
   for (size_t i = 0; i < text.size();) {
-    const auto c = static_cast<unsigned char>(text[i]);
+    const char c = text[i];
     const size_t n = utf8_char_bytes(text.substr(i));
-    const bool wanted = keep_lines && (c == '\n' || c == '\t');
-    const bool c1_control = n == 2 && c == 0xC2 && static_cast<unsigned char>(text[i + 1]) < 0xA0;
-    if (n == 0 || ((c < 0x20 || c == 0x7F) && !wanted)) {
-      out += fmt::format("\\x{:02x}", c);
-      ++i;
-    } else if (c1_control) {
-      out += fmt::format("\\x{:02x}\\x{:02x}", c, static_cast<unsigned char>(text[i + 1]));
-      i += 2;
-    } else {
+    size_t hidden = n == 0 ? 1 : steering_char_bytes(text.substr(i));
+    if (keep_lines && (c == '\n' || c == '\t')) hidden = 0;
+    if (hidden == 0) {
       out.append(text.substr(i, n));
       i += n;
+      continue;
     }
+    for (const size_t end = i + hidden; i < end; ++i)
+      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[i]));
   }
   return out;
 }
@@ -134,7 +133,7 @@ bool glob_match(std::string_view pattern, std::string_view name) noexcept {
   return p == pattern.size();
 }
 
-std::string unescape(std::string_view text) {
+std::string unescape(std::string_view text, std::string_view option) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] != '\\' || i + 1 == text.size()) {
@@ -146,8 +145,11 @@ std::string unescape(std::string_view text) {
     if (found != std::string_view::npos) {
       out += "\n\t\r\0\\\""[found];
       ++i;
-    } else if (c == 'x' && i + 3 < text.size() && hex_digit(text[i + 2]) >= 0 &&
-               hex_digit(text[i + 3]) >= 0) {
+    } else if (c == 'x') {
+      if (i + 3 >= text.size() || hex_digit(text[i + 2]) < 0 || hex_digit(text[i + 3]) < 0)
+        throw InvalidArgument(
+            fmt::format("{}: \\x in {} wants two hexadecimal digits; a backslash itself is \\\\",
+                        option, quote_text(text)));
       out += static_cast<char>(hex_digit(text[i + 2]) * 16 + hex_digit(text[i + 3]));
       i += 3;
     } else {

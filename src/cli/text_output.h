@@ -30,7 +30,7 @@ std::string table(const std::vector<std::vector<std::string>>& rows,
 bool glob_match(std::string_view pattern, std::string_view name) noexcept;
 
 /// Replaces \n, \t, \r, \0, \\, \" and \xNN by the characters they stand for; other backslashes
-/// stay.
-std::string unescape(std::string_view text);
+/// stay. InvalidArgument naming `option` when \x lacks its digits.
+std::string unescape(std::string_view text, std::string_view option);
 
 }  // namespace ts::cli

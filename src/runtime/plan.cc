@@ -18,8 +18,11 @@ constexpr int64_t kSmallestDefaultContext = 512;
 constexpr int64_t kContextStep = 64;
 constexpr int64_t kMaxContext = int64_t{1} << 30;
 constexpr int64_t kDefaultChunk = 256;
+constexpr int64_t kWideContext = 4096;
 /// Weights may exceed the memory by this fraction before loading is refused.
 constexpr double kTolerableOverflow = 0.25;
+/// Code, libraries, stacks and what the allocator keeps.
+constexpr uint64_t kProgramBytes = uint64_t{48} << 20;
 constexpr std::string_view kWeights = "weights";
 constexpr std::string_view kKvCache = "KV cache";
 
@@ -67,6 +70,7 @@ MemoryPlan plan_at(const Model& model, const GgufFile& file, const LoadOptions& 
   add("scratch", workspace.bytes());
   add("output buffers", 2 * logits);
   add("tokenizer", tokenizer_bytes(file.metadata()));
+  add("program", kProgramBytes);
   for (const MemoryPlan::Item& item : plan.items)
     plan.total_bytes = saturating_add(plan.total_bytes, item.bytes);
   plan.fits = plan.total_bytes <= plan.available_bytes;
@@ -85,7 +89,8 @@ int64_t largest_context(const Model& model, const GgufFile& file, const LoadOpti
                         const AvailableMemory& available) {
   const MemoryPlan smallest = plan_at(model, file, options, available, kContextStep);
   const uint64_t per_step = item_bytes(smallest, kKvCache);
-  const MemoryPlan wide = plan_at(model, file, options, available, kDefaultChunk);
+  // Scratch memory and remembered states are as large as they get at this context.
+  const MemoryPlan wide = plan_at(model, file, options, available, kWideContext);
   const uint64_t fixed = wide.total_bytes - item_bytes(wide, kKvCache);
   if (fixed >= available.bytes || per_step == 0) return 0;
   const uint64_t steps = (available.bytes - fixed) / per_step;

@@ -26,6 +26,7 @@ using Clock = std::chrono::steady_clock;
 using nlohmann::ordered_json;
 
 // The machine's speed drifts, so decoding and reading take turns in slices this long.
+constexpr int64_t kDefaultPrompt = 512, kDefaultGenerate = 64, kDefaultRepetitions = 5;
 constexpr double kSliceSeconds = 0.25;
 // A share above this is no share: the two did not measure the same thing.
 constexpr double kHighestShare = 1.02;
@@ -106,6 +107,9 @@ class BenchCommand : public Command {
   void check_options() override {
     if (int{!model_.path.empty()} + int{membw_} + int{synthetic_.has_value()} != 1)
       throw InvalidArgument("give a MODEL, --synthetic or --membw (and not both)");
+    if (membw_ && (n_prompt_ != kDefaultPrompt || n_generate_ != kDefaultGenerate ||
+                   repetitions_ != kDefaultRepetitions))
+      throw InvalidArgument("-p, -n and -r belong to a model; --membw has none");
     if (!synthetic_) {
       for (const auto& [name, given] : {std::pair{"--scheme", scheme_.has_value()},
                                         {"--layers", n_layers_.has_value()},
@@ -365,7 +369,8 @@ class BenchCommand : public Command {
   }
 
   ModelOptions model_;
-  int64_t n_prompt_ = 512, n_generate_ = 64, repetitions_ = 5;
+  int64_t n_prompt_ = kDefaultPrompt, n_generate_ = kDefaultGenerate,
+          repetitions_ = kDefaultRepetitions;
   bool membw_ = false, force_ = false;
   std::optional<std::string> synthetic_, scheme_, write_;
   std::optional<int64_t> n_layers_, seed_;

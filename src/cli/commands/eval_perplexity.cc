@@ -16,6 +16,7 @@
 #include "cli/perplexity_state.h"
 #include "cli/text_output.h"
 #include "eval/perplexity.h"
+#include "format/gguf.h"
 #include "text/tokenizer.h"
 
 namespace ts::cli {
@@ -59,6 +60,8 @@ class EvalPerplexityCommand : public Command {
 
   void check_options() override {
     if (stride_ && separator_) throw InvalidArgument("give --stride or --documents, not both");
+    if (chunks_ && separator_)
+      throw InvalidArgument("--chunks counts windows; with --documents give --limit");
     if (limit_ && !separator_)
       throw InvalidArgument("--limit counts documents; give --documents too");
     if (expect_sha_ &&
@@ -77,7 +80,13 @@ class EvalPerplexityCommand : public Command {
     load.context = context;
     const auto engine = model_.load(console, load);
     console.note(describe_model(engine->info()));
-    const PerplexityPlan plan = make_plan(*engine, text, context);
+    const PerplexityPlan plan = [&] {
+      try {
+        return make_plan(*engine, text, context);
+      } catch (const InvalidArgument& error) {
+        throw InvalidArgument(fmt::format("{}: {}", data_, error.what()));
+      }
+    }();
     const uint64_t n_windows =
         chunks_ ? std::min<uint64_t>(static_cast<uint64_t>(*chunks_), plan.windows.size())
                 : plan.windows.size();
@@ -86,6 +95,8 @@ class EvalPerplexityCommand : public Command {
                              {"architecture", engine->info().architecture},
                              {"scheme", engine->info().scheme},
                              {"file_bytes", engine->info().file_bytes},
+                             {"file_sha256", resume_.empty() ? "" : file_sha(console)},
+                             {"isa", engine->info().isa},
                              {"data_sha256", sha},
                              {"mode", perplexity_mode_name(plan.mode)},
                              {"context", context},
@@ -119,6 +130,19 @@ class EvalPerplexityCommand : public Command {
   }
 
  private:
+  /// Of all parts of the model file, so that figures of two models are never mixed.
+  std::string file_sha(Console& console) const {
+    const auto file = GgufFile::open(model_.path);
+    std::string all;
+    const Progress progress = console.progress();
+    for (const auto& tensor : file->tensors()) {
+      progress("hashing the model", all.size() / 64, file->tensors().size());
+      all += sha256_hex(tensor.data);
+    }
+    console.clear_progress();
+    return sha256_hex(std::as_bytes(std::span(all)));
+  }
+
   void check_sha(std::string_view sha) const {
     if (!expect_sha_) return;
     std::string wanted = *expect_sha_;
@@ -138,7 +162,7 @@ class EvalPerplexityCommand : public Command {
     if (separator_) {
       std::vector<std::vector<int32_t>> documents;
       for (const std::string_view document :
-           split_documents(text, unescape(*separator_), limit_.value_or(-1)))
+           split_documents(text, unescape(*separator_, "--documents"), limit_.value_or(-1)))
         documents.push_back(engine.tokenize(document, false, false));
       return plan_documents(documents, context, bos);
     }
@@ -179,13 +203,18 @@ class EvalPerplexityCommand : public Command {
   ordered_json to_json(const Engine& engine, const PerplexityPlan& plan, const PerplexitySums& sums,
                        const std::string& sha, size_t data_bytes, int64_t context) const {
     const PerplexityResult result = perplexity_of(sums);
-    const double half = 1.96 * result.std_error;
+    // What cannot be known from so few tokens is null.
+    const auto known = [](bool is_known, const ordered_json& value) {
+      return is_known ? value : ordered_json();
+    };
+    const bool any = sums.n_tokens > 0, several = sums.n_tokens > 1;
+    const auto [low, high] = interval_95(result);
     ordered_json out = {
-        {"perplexity", result.perplexity},
-        {"std_error", result.std_error},
-        {"confidence_interval_95", {result.perplexity - half, result.perplexity + half}},
-        {"bits_per_byte", result.bits_per_byte},
-        {"mean_nll", result.mean_nll},
+        {"perplexity", known(any, result.perplexity)},
+        {"std_error", known(several, result.std_error)},
+        {"confidence_interval_95", known(several, {low, high})},
+        {"bits_per_byte", known(sums.n_bytes > 0, result.bits_per_byte)},
+        {"mean_nll", known(any, result.mean_nll)},
         {"n_tokens", sums.n_tokens},
         {"n_chunks", sums.n_windows},
         {"context", context},
@@ -210,6 +239,12 @@ class EvalPerplexityCommand : public Command {
     return out;
   }
 
+  /// Symmetric in the mean negative log-likelihood, so that it never goes below 1.
+  static std::pair<double, double> interval_95(const PerplexityResult& r) {
+    const double half = 1.96 * r.std_error / r.perplexity;
+    return {std::max(1.0, std::exp(r.mean_nll - half)), std::exp(r.mean_nll + half)};
+  }
+
   static std::string bos_rule(const PerplexityPlan& plan) {
     if (!plan.bos) return "none: the model adds no begin-of-text token";
     return plan.mode == PerplexityMode::kChunks ? "replaces the first token of every window"
@@ -219,6 +254,7 @@ class EvalPerplexityCommand : public Command {
   static std::string to_text(const PerplexityPlan& plan, const PerplexitySums& sums,
                              const ordered_json& j) {
     const PerplexityResult r = perplexity_of(sums);
+    const auto [low, high] = interval_95(r);
     std::string method =
         fmt::format("{}, window {} tokens", perplexity_mode_name(plan.mode), plan.context);
     if (plan.mode == PerplexityMode::kSliding) method += fmt::format(", stride {}", plan.stride);
@@ -229,9 +265,8 @@ class EvalPerplexityCommand : public Command {
       kernels +=
           fmt::format("{}{}: {}", kernels.empty() ? "" : ", ", codec, name.get<std::string>());
     return table(
-        {{"perplexity",
-          fmt::format("{:.4f} +/- {:.4f} (95 %: {:.4f} to {:.4f})", r.perplexity, r.std_error,
-                      r.perplexity - 1.96 * r.std_error, r.perplexity + 1.96 * r.std_error)},
+        {{"perplexity", fmt::format("{:.4f} +/- {:.4f} (95 %: {:.4f} to {:.4f})", r.perplexity,
+                                    r.std_error, low, high)},
          {"bits per byte", fmt::format("{:.4f}", r.bits_per_byte)},
          {"scored", fmt::format("{} tokens, {} bytes, {} windows", grouped(sums.n_tokens),
                                 grouped(sums.n_bytes), grouped(sums.n_windows))},

@@ -82,6 +82,11 @@ class InspectCommand : public Command {
     add_thread_option(options, threads_);
   }
 
+  void check_options() override {
+    if (blocks_ && hex_.empty()) throw InvalidArgument("--blocks belongs to --hex");
+    if (stats_ && !hex_.empty()) throw InvalidArgument("give --hex or --stats, not both");
+  }
+
   int run(Console& console) override {
     const auto file = GgufFile::open(path_);
     if (!hex_.empty()) return show_hex(console, *file);
@@ -107,7 +112,7 @@ class InspectCommand : public Command {
     if (tensor == nullptr)
       throw InvalidArgument(fmt::format("--hex: {} has no tensor {}\n  `inspect` lists them.",
                                         path_, quote_text(hex_)));
-    return show_blocks(console, *tensor, static_cast<uint64_t>(blocks_));
+    return show_blocks(console, *tensor, static_cast<uint64_t>(blocks_.value_or(1)));
   }
 
   /// What a session at 4k, 32k and the model's own context needs; or why that is not known.
@@ -290,7 +295,7 @@ class InspectCommand : public Command {
   std::string path_, hex_;
   std::optional<std::string> pattern_;
   bool stats_ = false, full_ = false;
-  int64_t blocks_ = 1;
+  std::optional<int64_t> blocks_;
   int threads_ = 0;
 };
 

@@ -100,11 +100,18 @@ class RunCommand : public Command {
     settings.load_session = load_session_;
     settings.save_session = save_session_;
     settings.replace_session = force_;
+    if (!system_.empty() && !info.has_chat_template)
+      throw InvalidArgument(
+          "--system: this model carries no chat template and so has no place for a system prompt; "
+          "put it in front of the text");
     if (!think_.empty()) settings.template_values = thinking_switch(*engine, think_ == "on");
     settings.generate.max_tokens = max_tokens_;
     settings.generate.sampling = sampling_.apply(engine->recommended_sampling());
     for (const std::string& stop : stop_)
-      settings.generate.stop.push_back(unescape(stop));
+      settings.generate.stop.push_back(unescape(stop, "--stop"));
+    if (n_logprobs_ > info.n_vocab)
+      throw InvalidArgument(fmt::format("--logprobs: {} is more than the {} tokens of this model",
+                                        n_logprobs_, info.n_vocab));
     settings.generate.n_logprobs = n_logprobs_;
     settings.generate.ignore_end = ignore_end_;
     settings.generate.cancel = &interrupt_flag();
@@ -126,8 +133,7 @@ class RunCommand : public Command {
     if (settings.raw) return continued(engine, session, text, true);
     if (!engine.info().has_chat_template) {
       console.note("this model carries no chat template: it continues the text");
-      return continued(engine, session,
-                       settings.system.empty() ? text : settings.system + "\n" + text, false);
+      return continued(engine, session, text, false);
     }
     if (messages.empty() && session.position() > 0)
       throw InvalidArgument(fmt::format(

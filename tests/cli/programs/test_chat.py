@@ -143,6 +143,41 @@ class Chat(Case):
             chat.type("\x03")
             self.assertEqual(chat.finish(), 130)
 
+    def test_an_interrupt_clears_a_line_and_termination_ends_the_program(self):
+        chat = self.open("-n", "2")
+        chat.type("\x03")
+        chat.wait_for(b"Ctrl-C again")
+        chat.wait_for(b"> ")
+        chat.type("half a line")
+        chat.wait_for(b"half a line")
+        chat.type("\x03")  # throws the line away, no more
+        chat.wait_for(b"> ")
+        chat.type("/set n 3\n")
+        chat.wait_for(b"> ")
+        os.kill(chat.pid, signal.SIGTERM)
+        self.assertEqual(chat.finish(), 130)
+
+    def test_settings_out_of_range_change_nothing(self):
+        chat = self.open("-n", "2")
+        for wrong in ("temp -1", "top_p 5", "repeat_penalty 0", "samplers top_k,top_k",
+                      "top_k -3", "system be brief"):
+            chat.type(f"/set {wrong}\n")
+            chat.wait_for(b"error:")
+            chat.wait_for(b"> ")
+        chat.type("Once\n")
+        chat.wait_for(b"> ")
+        chat.type("/quit\n")
+        self.assertEqual(chat.finish(), 0)
+
+    def test_what_a_model_says_cannot_steer_the_terminal(self):
+        hostile = self.folder / "hostile.gguf"
+        hostile.write_bytes(pathlib.Path(MODEL).read_bytes().replace(
+            b"\xe2\x96\x81upon", b"\x1b]0;xx\x07"))
+        terminal = Terminal("run", str(hostile), "-p", "Once", "--raw", "--greedy", "-n", "3")
+        self.assertEqual(terminal.finish(), 0)
+        self.assertIn(rb"\x1b]0;xx\x07", terminal.seen)
+        self.assertNotIn(b"\x1b]", terminal.seen)
+
     def test_history_is_kept_between_runs(self):
         chat = self.open("-n", "2")
         chat.type("/set n 3\n")

@@ -86,7 +86,10 @@ class Perplexity(Case):
             result["bits_per_byte"],
             result["mean_nll"] * result["n_tokens"] / math.log(2) / result["scored_bytes"], places=9)
         low, high = result["confidence_interval_95"]
-        self.assertAlmostEqual(high - low, 2 * 1.96 * result["std_error"], places=6)
+        # Symmetric in the mean negative log-likelihood.
+        half = 1.96 * result["std_error"] / result["perplexity"]
+        self.assertAlmostEqual(low, result["perplexity"] * math.exp(-half), places=6)
+        self.assertAlmostEqual(high, result["perplexity"] * math.exp(half), places=6)
         text = self.expect_success(perplexity("--data", STORIES, "--ctx", "128", "--chunks", "2"))
         for word in ("perplexity", "bits per byte", result["data_sha256"], "window 128", "kernels"):
             self.assertIn(word, text.text)

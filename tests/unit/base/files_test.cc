@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -7,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <tensorsharp/error.hpp>
@@ -101,6 +103,51 @@ TEST_F(FilesTest, TargetThatAppearsMeanwhileIsKept) {
   { std::ofstream(target) << "old"; }
   EXPECT_THROW(file.commit(), InvalidArgument);
   EXPECT_EQ(fs::file_size(target), 3U);
+}
+
+TEST_F(FilesTest, OnlyOrdinaryFilesAreReplaced) {
+  const fs::path pipe = dir_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THROW(AtomicFile(pipe, true), InvalidArgument);
+  EXPECT_TRUE(fs::is_fifo(pipe));
+  EXPECT_THROW(AtomicFile(dir_, true), InvalidArgument);
+  // A link stays one.
+  const fs::path target = dir_ / "target", link = dir_ / "link";
+  { std::ofstream(target) << "old"; }
+  fs::create_symlink("target", link);
+  AtomicFile file(link, true);
+  file.write(bytes("newer"));
+  file.commit();
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_EQ(fs::file_size(target), 5U);
+}
+
+TEST_F(FilesTest, AFileInUseIsNotReplaced) {
+  const fs::path path = dir_ / "model";
+  { std::ofstream(path) << "weights"; }
+  auto map = MappedFile::open(path);
+  fs::create_hard_link(path, dir_ / "other name");
+  EXPECT_THROW(AtomicFile(path, true), InvalidArgument);
+  EXPECT_THROW(AtomicFile(dir_ / "other name", true), InvalidArgument);
+  map.reset();
+  AtomicFile file(path, true);
+  file.write(bytes("new"));
+  file.commit();
+  EXPECT_EQ(fs::file_size(path), 3U);
+}
+
+TEST_F(FilesTest, NothingStaysBehindWhenTheProcessIsKilled) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    AtomicFile file(dir_ / "x", false);
+    file.write_zeros(3 << 20);
+    ::kill(::getpid(), SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(entries(), 0U);
 }
 
 TEST_F(FilesTest, MappedFileErrorsNameThePath) {

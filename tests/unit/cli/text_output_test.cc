@@ -45,9 +45,11 @@ TEST(TextOutput, GlobMatchesWholeNames) {
 }
 
 TEST(TextOutput, Unescape) {
-  EXPECT_EQ(unescape("a\\n\\t\\\\n\\x41"), "a\n\t\\nA");
-  EXPECT_EQ(unescape("\\q\\"), "\\q\\");
-  EXPECT_EQ(unescape("<|endoftext|>"), "<|endoftext|>");
+  EXPECT_EQ(unescape("a\\n\\t\\\\n\\x41", "--stop"), "a\n\t\\nA");
+  EXPECT_EQ(unescape("\\q\\", "--stop"), "\\q\\");
+  EXPECT_EQ(unescape("<|endoftext|>", "--stop"), "<|endoftext|>");
+  for (const char* bad : {"\\x", "\\x4", "a\\xZZ", "\\x4g"})
+    EXPECT_THROW(unescape(bad, "--stop"), InvalidArgument) << bad;
 }
 
 TEST(TextOutput, TablesAlignByCharacters) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <limits>
@@ -26,7 +27,10 @@ using test::TinyModel;
 class SessionTest : public testing::Test {
  protected:
   std::shared_ptr<const Engine> load(const TinyModel& model = {}, LoadOptions options = {}) {
-    path_ = (directory_.path() / "m.gguf").string();
+    // A file that an engine has mapped is not replaced.
+    const auto folder = directory_.path() / std::to_string(++n_models_);
+    std::filesystem::create_directory(folder);
+    path_ = (folder / "m.gguf").string();
     test::write_tiny_model(model, path_);
     if (options.n_threads == 0) options.n_threads = 1;
     return Engine::load(path_, options);
@@ -54,6 +58,7 @@ class SessionTest : public testing::Test {
     return "no error";
   }
   test::TempDir directory_;
+  int n_models_ = 0;
   std::string path_;
 };
 
