@@ -123,8 +123,9 @@ void read_end_list(const HfFiles& files, const HfTokenList& tokens, TokenizerDat
 
 /// The token that a template puts before or after the text. GGUF has one place for each: the role
 /// `id`, which is given that token if it has none.
-void read_template_token(const json& step, const char* role, const HfTokenList& tokens,
-                         std::string_view where, std::optional<TokenId>& id) {
+void read_template_token(const json& processor, const json& step, const char* role,
+                         const HfTokenList& tokens, std::string_view where,
+                         std::optional<TokenId>& id) {
   const json* special = json_member(step, "SpecialToken");
   const auto text =
       special != nullptr ? json_string(*special, "id", where) : std::optional<std::string>();
@@ -133,6 +134,16 @@ void read_template_token(const json& step, const char* role, const HfTokenList& 
     throw FormatError(fmt::format(
         "{}: \"post_processor\": \"single\" names {}, which is no token of the vocabulary", where,
         text ? quote_text(*text) : std::string("something")));
+  }
+  // The processor has a table of its own, which counts.
+  const json* table = json_member(processor, "special_tokens");
+  const json* entry = table != nullptr ? json_member(*table, text->c_str()) : nullptr;
+  const json* ids = entry != nullptr ? json_member(*entry, "ids") : nullptr;
+  if (ids != nullptr && *ids != json::array({*token})) {
+    throw Unsupported(fmt::format(
+        "{}: \"post_processor\" gives {} the ids {}, but the token's id is {}; GGUF cannot "
+        "state that",
+        where, quote_text(*text), quote_text(ids->dump(), 60), *token));
   }
   if (!id) id = token;
   if (id != token) {
@@ -165,8 +176,9 @@ void read_template(const json& processor, const HfTokenList& tokens, std::string
   }
   data.add_bos = text_at == 1;
   data.add_eos = single->size() - text_at == 2;
-  if (*data.add_bos) read_template_token(single->front(), "BOS", tokens, where, data.bos);
-  if (*data.add_eos) read_template_token(single->back(), "EOS", tokens, where, data.eos);
+  if (*data.add_bos)
+    read_template_token(processor, single->front(), "BOS", tokens, where, data.bos);
+  if (*data.add_eos) read_template_token(processor, single->back(), "EOS", tokens, where, data.eos);
 }
 
 void read_post_processor(const json& processor, const HfTokenList& tokens, std::string_view where,

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/quote_text.h"
+#include "text/utf8.h"
 #include "text/vocabulary.h"
 
 namespace ts {
@@ -262,7 +263,25 @@ void HfTokenList::pad(int64_t n_vocab) {
   }
 }
 
+void HfTokenList::warn_of_unmerged() const {
+  size_t count = 0, example = 0;
+  for (size_t id = 0; id < slots_.size(); ++id) {
+    const Slot& s = slots_[id];
+    if (s.type != TokenType::kNormal || s.score != kUnmergedScore) continue;
+    if (s.text.empty() || decode_utf8(s.text, 0).length == s.text.size())
+      continue;  // one character
+    if (count++ == 0) example = id;
+  }
+  if (count > 0) {
+    log_warning(
+        fmt::format("{}: no merge builds {} tokens, e.g. {}; with scores they can come out where "
+                    "nothing else fits",
+                    source_, count, quote_text(slots_[example].text)));
+  }
+}
+
 void HfTokenList::move_to(TokenizerData& data) {
+  if (sentencepiece_) warn_of_unmerged();
   for (Slot& s : slots_) {
     data.tokens.push_back(std::move(s.text));
     data.types.push_back(s.type);

@@ -55,6 +55,7 @@ class HfTokenList {
   Slot& slot(int64_t id, std::string_view where);
   /// False when an earlier source has given this id a token.
   bool add_token(int64_t id, const std::string& content, bool special, std::string_view where);
+  void warn_of_unmerged() const;
   void replace_reserved(Slot& slot, int64_t id, const std::string& content, std::string_view where);
   void add_token_object(const nlohmann::json& token, int64_t id, std::string_view where);
 

@@ -11,6 +11,7 @@
 
 #include <tensorsharp/error.hpp>
 
+#include "base/log.h"
 #include "small_vocabularies.h"
 #include "support/temp_dir.h"
 #include "text/hf_files.h"
@@ -327,6 +328,21 @@ TEST(HfTokenizer, SentencePieceScoresComeFromMerges) {
   EXPECT_EQ(build_hf_tokenizer(files, {}).add_space_prefix, false);
 }
 
+TEST(HfTokenizer, TokensWithoutMergesAreToldWhereScoresMayBuildThem) {
+  std::vector<std::string> warnings;
+  set_log_sink([&](LogLevel level, std::string_view line) {
+    if (level == LogLevel::kWarning) warnings.emplace_back(line);
+  });
+  json j = spm_json();
+  (void)build_hf_tokenizer(files_of(j), {});
+  EXPECT_THAT(warnings, Not(testing::Contains(HasSubstr("no merge builds"))));
+  j["model"]["vocab"]["cab"] = 267;
+  (void)build_hf_tokenizer(files_of(j), {});
+  EXPECT_THAT(warnings,
+              testing::Contains(AllOf(HasSubstr("no merge builds 1 "), HasSubstr("cab"))));
+  set_log_sink({});
+}
+
 TEST(HfTokenizer, OtherKindsAreRefusedByName) {
   json j = bpe_json();
   for (const char* type : {"Unigram", "WordPiece", "WordLevel"}) {
@@ -399,6 +415,14 @@ TEST(HfTokenizer, ATokenTheTemplateAddsBecomesBosOrEos) {
   EXPECT_EQ(d.eos, 262);
   EXPECT_EQ(Tokenizer::create(d)->encode("hello", {}), (std::vector<TokenId>{261, 259, 262}));
 
+  files.tokenizer["post_processor"]["special_tokens"] = {
+      {"<|im_start|>", {{"id", "<|im_start|>"}, {"ids", {261}}}}};
+  EXPECT_EQ(build_hf_tokenizer(files, {}).bos, 261);
+  for (const json& ids : {json{260}, json{261, 261}, json::array()}) {
+    files.tokenizer["post_processor"]["special_tokens"]["<|im_start|>"]["ids"] = ids;
+    EXPECT_THAT(error_of(files), AllOf(HasSubstr("post_processor"), HasSubstr(ids.dump())));
+  }
+  set({special("<|im_start|>"), text, special("<|im_end|>")});
   files.tokenizer_config = {{"bos_token", "<|endoftext|>"}};
   EXPECT_THAT(error_of(files), AllOf(HasSubstr("post_processor"), HasSubstr("<|im_start|>")));
   files.tokenizer_config = json::object();
