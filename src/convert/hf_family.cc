@@ -31,6 +31,8 @@ constexpr std::array kModelClasses{
     ModelClass{"Qwen3ForCausalLM", &kQwen3Family},
     ModelClass{"Gemma3ForCausalLM", &kGemma3Family},
     ModelClass{"Gemma3ForConditionalGeneration", &kGemma3Family},
+    ModelClass{"Qwen3_5ForCausalLM", &kQwen35Family},
+    ModelClass{"Qwen3_5ForConditionalGeneration", &kQwen35Family},
 };
 
 void refuse_common(const HfConfig& config, const HfFamily& family) {
@@ -69,6 +71,18 @@ int64_t HfSizes::of(Dim dim) const {
       return head_dim;
     case Dim::kVocab:
       return n_vocab;
+    case Dim::kQueryGate:
+      return 2 * n_heads * head_dim;
+    case Dim::kChannels:
+      return (2 * n_k_heads + n_v_heads) * state_dim;
+    case Dim::kValues:
+      return n_v_heads * state_dim;
+    case Dim::kValueHeads:
+      return n_v_heads;
+    case Dim::kState:
+      return state_dim;
+    case Dim::kTaps:
+      return conv_taps;
   }
   throw InternalError("unknown dimension of a tensor rule");
 }
@@ -111,6 +125,7 @@ HfSizes read_hf_sizes(const HfConfig& config, const HfFamily& family) {
     config.fail("head_dim", fmt::format("{} is odd; rotary embedding needs pairs", s.head_dim));
   s.context =
       config.get_int("max_position_embeddings", 1, kMaxContext).value_or(family.default_context);
+  if (family.read_sizes != nullptr) family.read_sizes(config, s);
   return s;
 }
 
@@ -139,7 +154,7 @@ void write_hf_metadata(const HfConfig& config, const HfFamily& family, const HfS
   set_u32(metadata, a + ".vocab_size", sizes.n_vocab);
   set_u32(metadata, a + ".rope.dimension_count", sizes.head_dim);
   const HfRope rope = read_hf_rope(config, "full_attention", family.default_rope_base);
-  write_rope_metadata(config, rope, a, metadata, notes);
+  write_rope_metadata(config, rope, a, metadata, notes, family.partial_rotary);
   if (family.write_metadata != nullptr) family.write_metadata(config, sizes, metadata, notes);
 }
 

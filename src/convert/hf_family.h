@@ -23,10 +23,26 @@ enum class Dim : uint8_t {
   kKey,    ///< n_kv_heads * head_dim
   kHead,   ///< head_dim
   kVocab,  ///< rows of the embedding
+  // Of layers with an output gate, and of recurrent layers.
+  kQueryGate,   ///< 2 * n_heads * head_dim
+  kChannels,    ///< (2 * n_k_heads + n_v_heads) * state_dim
+  kValues,      ///< n_v_heads * state_dim
+  kValueHeads,  ///< n_v_heads
+  kState,       ///< state_dim
+  kTaps,        ///< conv_taps
 };
 
-enum class RowOrder : uint8_t { kAsIs, kLlamaPairs };
-enum class ValueChange : uint8_t { kAsIs, kPlusOne };
+/// Value heads of recurrent layers lie grouped by key head in checkpoints and tiled in GGUF (see
+/// row_order.h).
+enum class RowOrder : uint8_t {
+  kAsIs,
+  kLlamaPairs,
+  kValueHeads,    ///< one row, or element, per value head
+  kValueRows,     ///< state_dim rows per value head
+  kChannelRows,   ///< rows of queries and keys, then state_dim rows per value head
+  kValueColumns,  ///< the columns: state_dim per value head
+};
+enum class ValueChange : uint8_t { kAsIs, kPlusOne, kMinusExp };
 enum class Presence : uint8_t { kRequired, kOptional };
 
 struct TensorRule {
@@ -44,8 +60,14 @@ struct HfSizes {
   int64_t n_layers = 0, d_model = 0, d_ff = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0,
           context = 0;
   int64_t n_vocab = 0;  ///< rows of the embedding; known once the tensors are
+  // Hybrid families.
+  int64_t n_k_heads = 0, n_v_heads = 0, state_dim = 0, conv_taps = 0;
+  std::vector<bool> recurrent;  ///< per layer; empty = none is
 
   int64_t of(Dim dim) const;
+  bool is_recurrent(int64_t layer) const {
+    return !recurrent.empty() && recurrent[static_cast<size_t>(layer)];
+  }
 };
 
 struct HfFamily {
@@ -62,6 +84,15 @@ struct HfFamily {
   /// Refuses settings the architecture cannot express and writes those of this family only.
   void (*write_metadata)(const HfConfig& config, const HfSizes& sizes, Metadata& metadata,
                          std::vector<std::string>& notes);
+
+  std::span<const TensorRule> recurrent_rules = {};  ///< of recurrent layers
+  bool partial_rotary = false;                       ///< heads may turn in part
+  /// Reads the sizes of this family only; may be null.
+  void (*read_sizes)(const HfConfig& config, HfSizes& sizes) = nullptr;
+
+  std::span<const TensorRule> rules_of(const HfSizes& sizes, int64_t layer) const {
+    return sizes.is_recurrent(layer) ? recurrent_rules : layer_rules;
+  }
 };
 
 /// The family of the checkpoint's model class; Unsupported, with a list, when there is none.
@@ -78,6 +109,6 @@ void write_hf_metadata(const HfConfig& config, const HfFamily& family, const HfS
 bool is_tied(const HfConfig& config, const HfFamily& family);
 
 // The families, one file each.
-extern const HfFamily kLlamaFamily, kQwen2Family, kQwen3Family, kGemma3Family;
+extern const HfFamily kLlamaFamily, kQwen2Family, kQwen3Family, kGemma3Family, kQwen35Family;
 
 }  // namespace ts

@@ -99,18 +99,17 @@ HfRope read_hf_rope(const HfConfig& config, std::string_view layer_kind, double 
   if (!(rope.base > 1 && rope.base <= kMaxBase))
     config.fail("rope_theta", fmt::format("found {}, expected a number above 1, at most {}",
                                           rope.base, kMaxBase));
-  for (const auto& partial : {config.number_in(rope.settings, rope.where, "partial_rotary_factor"),
-                              config.get_number("partial_rotary_factor")}) {
-    if (partial && *partial != 1.0)
-      config.refuse("partial_rotary_factor",
-                    fmt::format("{}: heads of this architecture turn as a whole", *partial));
-  }
+  rope.rotary_part = config.number_in(rope.settings, rope.where, "partial_rotary_factor");
+  if (!rope.rotary_part) rope.rotary_part = config.get_number("partial_rotary_factor");
   return rope;
 }
 
 void write_rope_metadata(const HfConfig& config, const HfRope& rope,
                          const std::string& architecture, Metadata& metadata,
-                         std::vector<std::string>& notes) {
+                         std::vector<std::string>& notes, bool partial_rotary) {
+  if (!partial_rotary && rope.rotary_part.value_or(1.0) != 1.0)
+    config.refuse("partial_rotary_factor",
+                  fmt::format("{}: heads of this architecture turn as a whole", *rope.rotary_part));
   metadata.set(architecture + ".rope.freq_base", MetadataValue::f32(static_cast<float>(rope.base)));
   const std::string prefix = architecture + ".rope.scaling.";
   if (rope.type == "default") return;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,9 +16,10 @@ namespace ts {
 
 struct HfRope {
   double base = 0;
-  std::string type = "default";  ///< "default", "linear", "yarn", "llama3", "dynamic", ...
-  nlohmann::json settings;       ///< the dictionary with the keys of that type; may be null
-  std::string where;             ///< path of the dictionary, for messages, with a final dot
+  std::string type = "default";       ///< "default", "linear", "yarn", "llama3", "dynamic", ...
+  nlohmann::json settings;            ///< the dictionary with the keys of that type; may be null
+  std::optional<double> rotary_part;  ///< of a head's elements, those that turn, if stated
+  std::string where;                  ///< path of the dictionary, for messages, with a final dot
 };
 
 /// The settings of layers of kind `layer_kind` ("full_attention" or "sliding_attention").
@@ -26,10 +28,11 @@ HfRope read_hf_rope(const HfConfig& config, std::string_view layer_kind, double 
 
 /// Writes rope.freq_base and the scaling keys of `rope` under `architecture`. A type that cannot be
 /// converted is Unsupported. `notes` gets what was assumed. Settings of type llama3 write nothing
-/// but the base (see llama3_rope_factors).
+/// but the base (see llama3_rope_factors). Without `partial_rotary` heads that turn in part are
+/// Unsupported.
 void write_rope_metadata(const HfConfig& config, const HfRope& rope,
                          const std::string& architecture, Metadata& metadata,
-                         std::vector<std::string>& notes);
+                         std::vector<std::string>& notes, bool partial_rotary = false);
 
 /// The divisors of the rotary frequencies of a `llama3` type, head_dim / 2 of them, for the tensor
 /// rope_freqs.weight: 1 for short wavelengths, `factor` for long ones, a smooth step between.

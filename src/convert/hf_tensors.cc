@@ -13,6 +13,7 @@
 #include <tensorsharp/error.hpp>
 
 #include "base/quote_text.h"
+#include "convert/row_order.h"
 
 namespace ts {
 namespace {
@@ -77,6 +78,23 @@ void check_shape(const HfConfig& config, const SafetensorsEntry& entry,
                   config.source(), fmt::join(expected, ", ")));
 }
 
+RowSourcePtr reordered(RowSourcePtr rows, RowOrder order, const HfSizes& sizes) {
+  if (order == RowOrder::kAsIs) return rows;
+  if (order == RowOrder::kLlamaPairs) return llama_pair_rows(std::move(rows), sizes.head_dim);
+  const int64_t repeats = sizes.n_v_heads / sizes.n_k_heads;
+  if (repeats == 1) return rows;  // grouped and tiled are the same
+  const int64_t offset =
+      order == RowOrder::kChannelRows ? 2 * sizes.n_k_heads * sizes.state_dim : 0;
+  const int64_t head_size = order == RowOrder::kValueHeads ? 1 : sizes.state_dim;
+  const bool columns = order == RowOrder::kValueColumns;
+  std::vector<int64_t> source(static_cast<size_t>(columns ? rows->n_cols() : rows->n_rows()));
+  for (size_t i = 0; i < source.size(); ++i)
+    source[i] =
+        grouped_source_index(static_cast<int64_t>(i), offset, head_size, sizes.n_k_heads, repeats);
+  return columns ? permuted_columns(std::move(rows), std::move(source))
+                 : permuted_rows(std::move(rows), std::move(source));
+}
+
 OutputTensor make_tensor(const TensorRule& rule, int64_t layer, const HfSizes& sizes,
                          HfWeight weight) {
   OutputTensor tensor;
@@ -89,9 +107,9 @@ OutputTensor make_tensor(const TensorRule& rule, int64_t layer, const HfSizes& s
   tensor.kept = stays_f32(tensor.name, tensor.shape) ? &require_codec(TypeId::kF32, "f32")
                 : weight.unpacked                    ? &smallest_exact_float(*tensor.rows)
                                                      : &codec_of_dtype(tensor.source_type);
-  if (rule.order == RowOrder::kLlamaPairs)
-    tensor.rows = llama_pair_rows(std::move(tensor.rows), sizes.head_dim);
+  tensor.rows = reordered(std::move(tensor.rows), rule.order, sizes);
   if (rule.change == ValueChange::kPlusOne) tensor.rows = plus_one_rows(std::move(tensor.rows));
+  if (rule.change == ValueChange::kMinusExp) tensor.rows = minus_exp_rows(std::move(tensor.rows));
   return tensor;
 }
 
@@ -180,7 +198,7 @@ class Mapper {
     if (const auto layer = split_layer(name)) {
       if (layer->first < sizes_.n_layers) {
         place.layer = layer->first;
-        place.rule = find_rule(family_.layer_rules, layer->second);
+        place.rule = find_rule(family_.rules_of(sizes_, place.layer), layer->second);
       }
     } else {
       place.rule = find_rule(family_.global_rules, name);
@@ -225,7 +243,7 @@ class Mapper {
     for (const TensorRule& rule : family_.global_rules)
       add(rule, -1);
     for (int64_t layer = 0; layer < sizes_.n_layers; ++layer) {
-      for (const TensorRule& rule : family_.layer_rules)
+      for (const TensorRule& rule : family_.rules_of(sizes_, layer))
         add(rule, layer);
     }
     if (missing.empty()) return;
@@ -267,6 +285,9 @@ std::string_view skip_reason(std::string_view name) {
   }
   for (const std::string_view part : {"audio_", "vision_", "projector.", "patch_embed"}) {
     if (name.find(part) != std::string_view::npos) return "not part of the language model";
+  }
+  for (const std::string_view start : {"mtp.", "model.mtp."}) {
+    if (name.starts_with(start)) return "for multi-token prediction, which is not used";
   }
   for (const std::string_view end :
        {".attention.masked_bias", ".attention.bias", ".rotary_emb.inv_freq"}) {

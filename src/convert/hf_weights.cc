@@ -232,12 +232,18 @@ HfWeight open_hf_weight(const Safetensors& file, const SafetensorsEntry& entry,
     throw Unsupported(fmt::format(
         "{}: weights of type {} are not read\nuse a checkpoint in BF16, F16, F32 or fp8",
         describe(entry), entry.dtype));
-  if (entry.shape.empty() || entry.shape.size() > 2 || entry.n_elems() == 0)
+  HfWeight weight{{entry.name}, entry.dtype, entry.shape, {}, false};
+  if (weight.shape.size() == 3 && weight.shape[2] == 1 && weight.shape[1] != 1)
+    throw Unsupported(describe(entry) +
+                      ": a convolution stored the other way round, as exports for MLX have it "
+                      "(their norms differ, too)\nuse the checkpoint it was made from");
+  if (weight.shape.size() == 3 && weight.shape[1] == 1)
+    weight.shape.erase(weight.shape.begin() + 1);
+  if (weight.shape.empty() || weight.shape.size() > 2 || entry.n_elems() == 0)
     throw FormatError(describe(entry) + ": expected a vector or a matrix");
 
-  HfWeight weight{{entry.name}, entry.dtype, entry.shape, {}, false};
-  const bool matrix = entry.shape.size() == 2;
-  weight.rows = safetensors_rows(entry, matrix ? entry.shape[0] : 1, entry.shape.back());
+  const bool matrix = weight.shape.size() == 2;
+  weight.rows = safetensors_rows(entry, matrix ? weight.shape[0] : 1, weight.shape.back());
   if (is_fp8(entry)) {
     weight.unpacked = true;
     if (quantization.method == Method::kFp8) {

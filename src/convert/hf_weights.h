@@ -36,7 +36,8 @@ struct HfWeight {
 };
 
 /// Reads the tensor `entry`, which stands for the weight `name`. `is_matrix`: it is one of the
-/// layers' linear weights, to which a quantization applies.
+/// layers' linear weights, to which a quantization applies. A convolution with one input per
+/// channel, [channels, 1, taps], becomes the matrix [channels, taps].
 HfWeight open_hf_weight(const Safetensors& file, const SafetensorsEntry& entry,
                         const HfQuantization& quantization, bool is_matrix);
 

@@ -1,5 +1,7 @@
 #include "convert/row_source.h"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <sys/mman.h>
@@ -76,6 +78,43 @@ class LlamaPairRows final : public Wrapper {
   int64_t head_dim_;
 };
 
+class PermutedRows final : public Wrapper {
+ public:
+  PermutedRows(RowSourcePtr inner, std::vector<int64_t> source)
+      : Wrapper(std::move(inner)), source_(std::move(source)) {}
+  void read_row(int64_t row, std::span<float> out) const override {
+    inner_->read_row(source_[static_cast<size_t>(row)], out);
+  }
+
+ private:
+  std::vector<int64_t> source_;
+};
+
+class PermutedColumns final : public Wrapper {
+ public:
+  PermutedColumns(RowSourcePtr inner, std::vector<int64_t> source)
+      : Wrapper(std::move(inner)), source_(std::move(source)) {}
+  void read_row(int64_t row, std::span<float> out) const override {
+    std::vector<float> stored(out.size());
+    inner_->read_row(row, stored);
+    for (size_t c = 0; c < out.size(); ++c)
+      out[c] = stored[static_cast<size_t>(source_[c])];
+  }
+
+ private:
+  std::vector<int64_t> source_;
+};
+
+class MinusExpRows final : public Wrapper {
+ public:
+  using Wrapper::Wrapper;
+  void read_row(int64_t row, std::span<float> out) const override {
+    inner_->read_row(row, out);
+    for (float& value : out)
+      value = static_cast<float>(-std::exp(static_cast<double>(value)));
+  }
+};
+
 class PlusOneRows final : public Wrapper {
  public:
   using Wrapper::Wrapper;
@@ -124,6 +163,18 @@ RowSourcePtr value_rows(std::vector<float> values) {
 
 RowSourcePtr llama_pair_rows(RowSourcePtr inner, int64_t head_dim) {
   return std::make_shared<LlamaPairRows>(std::move(inner), head_dim);
+}
+
+RowSourcePtr permuted_rows(RowSourcePtr inner, std::vector<int64_t> source) {
+  return std::make_shared<PermutedRows>(std::move(inner), std::move(source));
+}
+
+RowSourcePtr permuted_columns(RowSourcePtr inner, std::vector<int64_t> source) {
+  return std::make_shared<PermutedColumns>(std::move(inner), std::move(source));
+}
+
+RowSourcePtr minus_exp_rows(RowSourcePtr inner) {
+  return std::make_shared<MinusExpRows>(std::move(inner));
 }
 
 RowSourcePtr plus_one_rows(RowSourcePtr inner) {

@@ -38,8 +38,14 @@ RowSourcePtr codec_rows(const Codec& codec, std::span<const std::byte> data, int
 RowSourcePtr value_rows(std::vector<float> values);
 /// Row r comes from the checkpoint's row for llama's rotary pairs (see row_order.h).
 RowSourcePtr llama_pair_rows(RowSourcePtr inner, int64_t head_dim);
+/// Row r is row source[r] of `inner`; one entry per row.
+RowSourcePtr permuted_rows(RowSourcePtr inner, std::vector<int64_t> source);
+/// Column c is column source[c] of `inner`; one entry per column.
+RowSourcePtr permuted_columns(RowSourcePtr inner, std::vector<int64_t> source);
 /// Adds 1 to every value, in f32.
 RowSourcePtr plus_one_rows(RowSourcePtr inner);
+/// -e^x of every value, in f32.
+RowSourcePtr minus_exp_rows(RowSourcePtr inner);
 /// Multiplies value (r, c) by scales[r / block_rows][c / block_cols], in f32.
 RowSourcePtr block_scaled_rows(RowSourcePtr inner, std::vector<float> scales, int64_t block_rows,
                                int64_t block_cols);

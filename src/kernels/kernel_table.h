@@ -126,6 +126,13 @@ struct DeltaTokens {
   size_t qk_stride, v_stride, o_stride, gate_stride;
 };
 
+/// Floats of a packed chunk: queries [kDeltaChunk, head_dim], keys likewise, and the keys once more
+/// as [head_dim, kDeltaChunk]. Rows of activations are often whole pages apart and would share few
+/// cache sets.
+constexpr size_t delta_packed_floats(size_t head_dim) {
+  return 3 * kDeltaChunk * head_dim;
+}
+
 /// What all blocks of a head share in a chunk of kDeltaChunk tokens. G_t is the sum of the log
 /// decays from the chunk's first token to token t.
 struct DeltaChunkWeights {
@@ -218,16 +225,17 @@ struct KernelTable {
                       size_t n, float* log_decay, float* beta);
   /// Token after token: p = e^g S k, d = beta (v - p), S = e^g S + d k^T, o = S q.
   void (*delta_tokens)(float* s, const DeltaTokens* tokens);
-  /// kk[t][s] = k_t . k_s and qk[t][s] = q_t . k_s of a chunk, [kDeltaChunk, kDeltaChunk], for all
-  /// s <= t (what lies above the diagonal is unspecified but written up to the diagonal's tile).
-  /// scratch: head_dim * kDeltaChunk floats.
+  /// Packs queries and keys of a chunk, and kk[t][s] = k_t . k_s and qk[t][s] = q_t . k_s,
+  /// [kDeltaChunk, kDeltaChunk], for all s <= t (above the diagonal only its tile is written).
   void (*delta_chunk_products)(const float* q, const float* k, size_t stride, size_t head_dim,
-                               float* scratch, float* kk, float* qk);
+                               float* packed, float* kk, float* qk);
   void (*delta_chunk_weights)(const float* kk, const float* qk, const float* log_decay,
                               const float* beta, size_t gate_stride, DeltaChunkWeights* out);
   /// The same as delta_tokens for a whole chunk (n = kDeltaChunk), in another order of summation:
   ///   (I + a) U = beta (v - e^G S k),  o = e^G S q + p U,  S = e^G_last S + sum to_end U k^T.
-  void (*delta_chunk)(float* s, const DeltaTokens* chunk, const DeltaChunkWeights* weights);
+  /// Queries and keys come from `packed`.
+  void (*delta_chunk)(float* s, const DeltaTokens* chunk, const float* packed,
+                      const DeltaChunkWeights* weights);
   /// y = H (s . x); x and y are the same or do not overlap. The order of operations is that of the
   /// definition, on every instruction set.
   void (*rotate)(const SignedTransform* t, const float* x, float* y);

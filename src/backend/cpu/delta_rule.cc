@@ -28,7 +28,7 @@ struct ChunkScratch {
   DeltaChunkWeights weights;
   float kk[kDeltaChunk * kDeltaChunk];
   float qk[kDeltaChunk * kDeltaChunk];
-  // then head_dim * kDeltaChunk floats
+  // then delta_packed_floats(head_dim) floats
 };
 
 /// Consecutive rows computed in the same way.
@@ -146,13 +146,15 @@ void CpuBackend::delta_rule(const DeltaRuleArgs& args, RecurrentState& state) {
   const bool chunks =
       std::any_of(segments.begin(), segments.end(), [](const Segment& s) { return s.chunk; });
   if (chunks)
-    reserve_scratch(sizeof(ChunkScratch) + sizeof(float) * static_cast<size_t>(dim * kChunk),
-                    "the delta rule");
+    reserve_scratch(
+        sizeof(ChunkScratch) + sizeof(float) * delta_packed_floats(static_cast<size_t>(dim)),
+        "the delta rule");
   // Units of work: one block of one value head, those that share a key head next to each other.
   const int64_t n_blocks = own.n_blocks();
   const int64_t heads_per_key = shape.n_v_heads / shape.n_k_heads;
   const auto work = [&](int thread, int64_t unit_begin, int64_t unit_end) {
     auto* shared = chunks ? reinterpret_cast<ChunkScratch*>(scratch(thread)) : nullptr;
+    auto* packed = shared ? reinterpret_cast<float*>(shared + 1) : nullptr;
     for (const Segment& segment : segments) {
       int64_t products_of = -1, weights_of = -1;  // key head and value head that `shared` is for
       for (int64_t unit = unit_begin; unit < unit_end; ++unit) {
@@ -179,8 +181,8 @@ void CpuBackend::delta_rule(const DeltaRuleArgs& args, RecurrentState& state) {
           continue;
         }
         if (products_of != key_head) {
-          table.delta_chunk_products(tokens.q, tokens.k, tokens.qk_stride, tokens.head_dim,
-                                     reinterpret_cast<float*>(shared + 1), shared->kk, shared->qk);
+          table.delta_chunk_products(tokens.q, tokens.k, tokens.qk_stride, tokens.head_dim, packed,
+                                     shared->kk, shared->qk);
           products_of = key_head;
         }
         if (weights_of != head) {
@@ -188,7 +190,7 @@ void CpuBackend::delta_rule(const DeltaRuleArgs& args, RecurrentState& state) {
                                     tokens.gate_stride, &shared->weights);
           weights_of = head;
         }
-        table.delta_chunk(own.block(head, block), &tokens, &shared->weights);
+        table.delta_chunk(own.block(head, block), &tokens, packed, &shared->weights);
       }
     }
   };

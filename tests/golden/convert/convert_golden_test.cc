@@ -157,7 +157,7 @@ TEST_P(ConvertGoldenTest, TokenizesLikeTheCheckpoint) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, ConvertGoldenTest,
-                         ::testing::Values("llama", "qwen2", "qwen3", "gemma3"),
+                         ::testing::Values("llama", "qwen2", "qwen3", "gemma3", "qwen35"),
                          [](const auto& family) { return family.param; });
 
 }  // namespace

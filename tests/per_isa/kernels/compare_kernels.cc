@@ -434,8 +434,8 @@ void compare_delta_rule(const KernelTable& c, const KernelTable& r, const char* 
           tokens.v_stride = tokens.o_stride = width;
           tokens.gate_stride = 2;
           if (chunk) {
-            std::vector<float> scratch(dim * n), kk(n * n), qk(n * n);
-            t.delta_chunk_products(tokens.q, tokens.k, stride, dim, scratch.data(), kk.data(),
+            std::vector<float> packed(delta_packed_floats(dim)), kk(n * n), qk(n * n);
+            t.delta_chunk_products(tokens.q, tokens.k, stride, dim, packed.data(), kk.data(),
                                    qk.data());
             auto weights = std::make_unique<DeltaChunkWeights>();
             t.delta_chunk_weights(kk.data(), qk.data(), tokens.log_decay, tokens.beta, 2,
@@ -446,7 +446,7 @@ void compare_delta_rule(const KernelTable& c, const KernelTable& r, const char* 
                 out.push_back(weights->p[i * n + s]);
               }
             }
-            t.delta_chunk(out.data(), &tokens, weights.get());
+            t.delta_chunk(out.data(), &tokens, packed.data(), weights.get());
           } else {
             t.delta_tokens(out.data(), &tokens);
           }
