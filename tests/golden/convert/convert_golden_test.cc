@@ -142,8 +142,11 @@ TEST_P(ConvertGoldenTest, RoundedWeightsStayClose) {
   double kl = 0;
   const double error = logit_error(*engine, 64, &kl);
   EXPECT_GT(error, kMaxLogitError);  // else the comparison above could not tell
-  EXPECT_LT(error, 0.5);
-  EXPECT_LT(kl, 2e-2);
+  // Random delta nets answer an early token with the product of two nearly orthogonal vectors and
+  // then scale it up, roundings and all.
+  const bool hybrid = GetParam() == "qwen35";
+  EXPECT_LT(error, hybrid ? 2.0 : 0.5);
+  EXPECT_LT(kl, hybrid ? 0.2 : 2e-2);
 }
 
 TEST_P(ConvertGoldenTest, TokenizesLikeTheCheckpoint) {

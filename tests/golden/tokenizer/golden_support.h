@@ -31,9 +31,9 @@ inline std::shared_ptr<const Tokenizer> tokenizer_of(const std::filesystem::path
   return Tokenizer::create(read_gguf_tokenizer(GgufFile::open(gguf)->metadata()));
 }
 
-/// The texts of vocab/texts.txt: separated by a line "__ggml_vocab_test__".
-inline std::vector<std::string> vocab_texts() {
-  const std::string all = read_file(testdata() / "vocab" / "texts.txt");
+/// The texts of a file in vocab/: separated by a line "__ggml_vocab_test__".
+inline std::vector<std::string> vocab_texts(const char* name = "texts.txt") {
+  const std::string all = read_file(testdata() / "vocab" / name);
   const std::string separator = "\n__ggml_vocab_test__\n";
   std::vector<std::string> texts;
   for (size_t at = 0; at < all.size();) {

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "checkpoint_builder.h"
+#include "codec/codec.h"
 #include "convert/convert.h"
 #include "convert/hf_family.h"
 #include "convert/row_order.h"
@@ -288,7 +289,7 @@ TEST_F(ConvertHybridTest, RefusesWhatItCannotExpress) {
     settings()[key] = value;
     EXPECT_THAT(failure().message, AllOf(HasSubstr("config.json"), HasSubstr(key))) << value;
   }
-  for (const double part : {0.0, 0.3, 1.5, -1.0}) {
+  for (const double part : {0.0, 0.4, 1.5, -1.0}) {
     builder_ = hybrid();
     settings()["rope_parameters"]["partial_rotary_factor"] = part;
     EXPECT_THAT(failure().message, HasSubstr("partial_rotary_factor")) << part;
