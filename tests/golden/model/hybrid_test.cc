@@ -118,7 +118,9 @@ TEST_P(Hybrid, RoundedActivationsStayClose) {
   EXPECT_LE(std::sqrt(errors / n) / std::sqrt(squares / n - sum / n * sum / n), 0.25);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Hybrid, testing::Values("unfolded", "defaults"),
+INSTANTIATE_TEST_SUITE_P(Models, Hybrid,
+                         testing::Values("unfolded", "defaults", "folded_ptq1_0", "folded_pq2_0",
+                                         "tied", "identity", "equal_heads", "mtp"),
                          [](const auto& name) { return std::string(name.param); });
 
 }  // namespace
