@@ -204,6 +204,8 @@ std::unique_ptr<DecoderModel> create_qwen35(const ConfigReader& reader, int64_t 
   const int64_t n_blocks = config.n_layers;
   const int64_t n_prediction = reader.int_or("nextn_predict_layers", 0, 0, n_blocks - 1);
   config.n_layers = n_blocks - n_prediction;
+  // The part of the head that turns has no default that could not be silently wrong.
+  reader.require_int("rope.dimension_count", 2, config.head_dim);
   config.rope.half_split = true;
   config.recurrent = read_recurrent_shape(reader);
   config.attention_output_gate = true;

@@ -139,7 +139,7 @@ TEST_F(LoadHybrid, DamagedKeysAreNamed) {
     EXPECT_TRUE(contains(what, "m.gguf")) << what;
   }
   for (const std::string key : {"ssm.conv_kernel", "ssm.state_size", "ssm.group_count",
-                                "ssm.time_step_rank", "ssm.inner_size"}) {
+                                "ssm.time_step_rank", "ssm.inner_size", "rope.dimension_count"}) {
     TinyModel m = small();
     m.edit_metadata = [&](Metadata& md) { md.erase("qwen35." + key); };
     EXPECT_TRUE(contains(refusal(m), "qwen35." + key + ": missing")) << key;
