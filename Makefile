@@ -34,7 +34,8 @@ test-slow: test ## Runs the suites that need a real model (fetches it)
 # The programs that read hostile bytes or compute: what the sanitizers look at.
 SAN_TESTS := base_test thread_pool_test codec_test format_test format_compat_gguf_test jinja_test \
              sampler_test tokenizer_test hf_tokenizer_test gguf_tokenizer_test kernels_per_isa_test \
-             backend_test model_test model_golden_test engine_test eval_test
+             hadamard_test hadamard_contract_test rotated_models_test backend_test model_test \
+             model_golden_test engine_test convert_test eval_test
 ARM_TESTS := base_test codec_test kernels_per_isa_test
 empty :=
 space := $(empty) $(empty)

@@ -18,7 +18,6 @@
 #include <tensorsharp/error.hpp>
 
 #include "base/checked_math.h"
-#include "base/mapped_file.h"
 
 namespace ts {
 namespace {
@@ -51,9 +50,6 @@ AtomicFile::AtomicFile(const std::filesystem::path& path, bool overwrite)
     if (!S_ISREG(status.st_mode))
       throw InvalidArgument(fmt::format(
           "{}: is no ordinary file (a device, pipe or socket); name a file", path.string()));
-    if (MappedFile::is_open(status.st_dev, status.st_ino))
-      throw InvalidArgument(
-          fmt::format("{}: is being read by this very command; name another file", path.string()));
     if (!overwrite)
       throw InvalidArgument(
           fmt::format("{}: exists already; use --force to overwrite it", path.string()));

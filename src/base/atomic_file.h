@@ -13,8 +13,8 @@ namespace ts {
 class AtomicFile {
  public:
   /// Creates the file without its name. Throws InvalidArgument when `path` exists and `overwrite`
-  /// is false, when it is no ordinary file, or a file that this process has mapped; IoError when
-  /// the directory cannot be written. Where `path` is a link, the file it points to is meant.
+  /// is false or when it is no ordinary file; IoError when the directory cannot be written. Where
+  /// `path` is a link, the file it points to is meant.
   AtomicFile(const std::filesystem::path& path, bool overwrite);
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;

@@ -31,10 +31,12 @@ OpenFiles& open_files() {
 
 }  // namespace
 
-bool MappedFile::is_open(uint64_t device, uint64_t inode) noexcept {
+bool MappedFile::is_open(const std::filesystem::path& path) noexcept {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return false;
   OpenFiles& files = open_files();
   const std::lock_guard lock(files.mutex);
-  return files.ids.contains({device, inode});
+  return files.ids.contains({status.st_dev, status.st_ino});
 }
 
 std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& path) {

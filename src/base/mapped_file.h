@@ -22,9 +22,9 @@ class MappedFile {
   /// Errors: ResourceExhausted.
   static std::shared_ptr<MappedFile> in_memory(std::string name, size_t size);
 
-  /// Whether this process has the file with these numbers (st_dev, st_ino) mapped: it must not be
-  /// replaced or written to.
-  static bool is_open(uint64_t device, uint64_t inode) noexcept;
+  /// Whether this process has the file of that name mapped (by any of its names). Replacing it
+  /// does the map no harm, but is hardly what a user wants who named it as an output.
+  static bool is_open(const std::filesystem::path& path) noexcept;
 
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;

@@ -4,7 +4,10 @@
 
 #include <fmt/format.h>
 
+#include <tensorsharp/error.hpp>
+
 #include "base/cpu_topology.h"
+#include "base/mapped_file.h"
 #include "cli/interrupt.h"
 #include "cli/text_output.h"
 #include "kernels/kernels.h"
@@ -15,6 +18,12 @@ namespace {
 
 constexpr int kMaxThreads = 1024;
 }  // namespace
+
+void refuse_input_as_output(std::string_view option, const std::string& path) {
+  if (MappedFile::is_open(path))
+    throw InvalidArgument(
+        fmt::format("{}: {} is being read by this very command; name another file", option, path));
+}
 
 void add_model_argument(OptionParser& options, std::string& path, bool required) {
   options.text("MODEL", path, "", "a .gguf file (of a split file, the first part)");

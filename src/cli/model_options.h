@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <tensorsharp/engine.hpp>
@@ -40,6 +41,10 @@ class ModelOptions {
   bool mlock_ = false, exact_ = false;
   std::string huge_pages_ = "auto", kv_ = "f16", force_pre_;
 };
+
+/// Throws InvalidArgument naming `option` when `path` is a file that this command reads: the model
+/// itself would be replaced.
+void refuse_input_as_output(std::string_view option, const std::string& path);
 
 void add_model_argument(OptionParser& options, std::string& path, bool required = true);
 /// --threads and --isa alone, for commands that load no model.

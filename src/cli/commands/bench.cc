@@ -151,16 +151,33 @@ class BenchCommand : public Command {
     ids_ = some_tokens(options.context, engine->info().n_vocab);
 
     std::vector<TestResult> results;
-    if (n_prompt_ > 0) results.push_back(prefill(console));
+    // An interrupt ends the work, not what is done: whole repetitions are reported.
+    bool complete = true;
+    const auto measure = [&](auto&& test) {
+      TestResult result;
+      try {
+        if (complete) test(result);
+      } catch (const Cancelled&) {
+        complete = false;
+      }
+      if (!result.rates.empty()) results.push_back(std::move(result));
+    };
+    if (n_prompt_ > 0) measure([&](TestResult& result) { prefill(console, result); });
     uint64_t peak = peak_rss_bytes();
     if (n_generate_ > 0) {
-      warm_up();
-      peak = peak_rss_bytes();  // the bandwidth meter's own buffers do not count
-      results.push_back(decode(console, engine->info()));
+      measure([&](TestResult& result) {
+        warm_up();
+        peak = peak_rss_bytes();  // the bandwidth meter's own buffers do not count
+        decode(console, engine->info(), result);
+      });
     }
     profile.write();
+    console.clear_progress();
+    if (!complete) console.note("interrupted");
+    if (!complete && results.empty()) return kInterrupted;
     if (console.json()) {
       ordered_json json = to_json(engine->info(), peak, results);
+      json["complete"] = complete;
       if (!made.is_null()) json["synthetic"] = std::move(made);
       console.json_line(json);
     } else {
@@ -173,7 +190,7 @@ class BenchCommand : public Command {
             "program was using the memory, or the caches hold the weights",
             median(result.shares)));
     }
-    return kSuccess;
+    return complete ? kSuccess : kInterrupted;
   }
 
  private:
@@ -250,8 +267,8 @@ class BenchCommand : public Command {
     session_->eval(std::span(ids_).first(1), logits_, false, &interrupt_flag());
   }
 
-  TestResult prefill(Console& console) {
-    TestResult result{"prefill", n_prompt_, {}, {}, {}, 0};
+  void prefill(Console& console, TestResult& result) {
+    result = {"prefill", n_prompt_, {}, {}, {}, 0};
     const Progress progress = console.progress();
     const auto prompt = std::span(ids_).first(static_cast<size_t>(n_prompt_));
     std::vector<double> seconds;
@@ -266,13 +283,12 @@ class BenchCommand : public Command {
       if (r == 0 && elapsed < kLongSeconds) continue;
       seconds.push_back(elapsed);
       result.rates.push_back(static_cast<double>(n_prompt_) / elapsed);
+      result.first_token_seconds = median(seconds);
     }
-    result.first_token_seconds = median(seconds);
-    return result;
   }
 
-  TestResult decode(Console& console, const ModelInfo& info) {
-    TestResult result{"decode", n_generate_, {}, {}, {}, 0};
+  void decode(Console& console, const ModelInfo& info, TestResult& result) {
+    result = {"decode", n_generate_, {}, {}, {}, 0};
     const Progress progress = console.progress();
     std::unique_ptr<BandwidthMeter> meter;
     if (info.weight_bytes_per_token >= kLeastBytesForShare) {
@@ -309,7 +325,6 @@ class BenchCommand : public Command {
       }
       result.rates.push_back(static_cast<double>(n_generate_) / total);
     }
-    return result;
   }
 
   ordered_json to_json(const ModelInfo& info, uint64_t peak,

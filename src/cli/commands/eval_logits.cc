@@ -44,6 +44,7 @@ class EvalLogitsCommand : public Command {
     // Just as much context as the tokens need, so that memory is not wasted.
     if (!model_.context) options.context = static_cast<int64_t>(ids->size());
     const auto engine = model_.load(console, options);
+    refuse_input_as_output("--out", out_);
     SessionLogits source(engine, &interrupt_token());
     const auto n = static_cast<int64_t>(ids->size());
     for (const int32_t id : *ids) {

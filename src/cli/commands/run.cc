@@ -94,6 +94,7 @@ class RunCommand : public Command {
     const ModelInfo& info = engine->info();
     console.note(describe_model(info));
     console.note("loaded in " + human_seconds(info.load_seconds));
+    refuse_input_as_output("--save-session", save_session_);
     ChatSettings settings;
     settings.system = system_;
     settings.raw = raw_;
@@ -174,7 +175,8 @@ class RunCommand : public Command {
   }
 
   static std::string piece(const Engine& engine, int32_t id) {
-    // Not detokenize(): of a SentencePiece model that drops the space in front, which the token has.
+    // Not detokenize(): of a SentencePiece model that drops the space in front, which the token
+    // has.
     return engine.tokenizer()->token_bytes(id, true);
   }
 

@@ -10,6 +10,15 @@ import unittest
 from harness import MODEL, NATIVE, TS_CLI, Case, run, start
 
 
+def writes_into(pid: int, folder: pathlib.Path) -> bool:
+    """Whether a process has a file of this folder open, named or not yet."""
+    try:
+        return any(os.readlink(fd).startswith(str(folder.resolve()))
+                   for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return False
+
+
 class Bench(Case):
     def test_json_keys(self):
         result = self.expect_success(run("bench", MODEL, "-p", "64", "-n", "16", "-r", "3", "--json",
@@ -37,6 +46,17 @@ class Bench(Case):
         text = self.expect_success(run("bench", MODEL, "-p", "8", "-n", "8", "-r", "2"))
         for word in ("prefill", "decode", "tokens/s", "peak memory"):
             self.assertIn(word, text.text)
+
+
+    def test_an_interrupt_keeps_whole_repetitions(self):
+        process = start("bench", MODEL, "-p", "64", "-n", "0", "-r", "1000", "--json")
+        time.sleep(3)
+        process.send_signal(signal.SIGINT)
+        out, errors = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, errors)
+        result = json.loads(out)
+        self.assertFalse(result["complete"])
+        self.assertGreater(result["results"][0]["repetitions"], 0)
 
 
 class Synthetic(Case):
@@ -91,8 +111,8 @@ class Synthetic(Case):
     def test_an_interrupt_leaves_no_half_a_file(self):
         process = start("bench", "--synthetic", "qwen3-1.7b", "--write", self.folder / "m.gguf",
                         "-p", "0", "-n", "0")
-        while process.poll() is None and not list(self.folder.glob("m.gguf.tmp-*")):
-            time.sleep(0.01)
+        while process.poll() is None and not writes_into(process.pid, self.folder):
+            time.sleep(0.001)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
         self.assertEqual((process.returncode, out), (130, b""), err)

@@ -196,6 +196,11 @@ class Logits(Case):
         self.expect_failure(run("eval", "logits", MODEL, "--tokens", "1", "--out", out), 2, "x.npy")
         self.assertEqual(out.read_bytes(), b"mine")
         self.expect_success(run("eval", "logits", MODEL, "--tokens", "1", "--out", out, "--force"))
+        own = self.folder / "own.gguf"
+        own.write_bytes(pathlib.Path(MODEL).read_bytes())
+        outcome = run("eval", "logits", own, "--tokens", "1", "--out", own, "--force")
+        self.expect_failure(outcome, 2, "being read")
+        self.assertEqual(own.read_bytes(), pathlib.Path(MODEL).read_bytes())
 
 
 if __name__ == "__main__":

@@ -122,18 +122,17 @@ TEST_F(FilesTest, OnlyOrdinaryFilesAreReplaced) {
   EXPECT_EQ(fs::file_size(target), 5U);
 }
 
-TEST_F(FilesTest, AFileInUseIsNotReplaced) {
-  const fs::path path = dir_ / "model";
+TEST_F(FilesTest, AFileInUseIsKnownByAllItsNames) {
+  const fs::path path = dir_ / "model", other = dir_ / "other name";
   { std::ofstream(path) << "weights"; }
+  fs::create_hard_link(path, other);
+  EXPECT_FALSE(MappedFile::is_open(path));
   auto map = MappedFile::open(path);
-  fs::create_hard_link(path, dir_ / "other name");
-  EXPECT_THROW(AtomicFile(path, true), InvalidArgument);
-  EXPECT_THROW(AtomicFile(dir_ / "other name", true), InvalidArgument);
+  EXPECT_TRUE(MappedFile::is_open(path));
+  EXPECT_TRUE(MappedFile::is_open(other));
+  EXPECT_FALSE(MappedFile::is_open(dir_ / "none"));
   map.reset();
-  AtomicFile file(path, true);
-  file.write(bytes("new"));
-  file.commit();
-  EXPECT_EQ(fs::file_size(path), 3U);
+  EXPECT_FALSE(MappedFile::is_open(other));
 }
 
 TEST_F(FilesTest, NothingStaysBehindWhenTheProcessIsKilled) {

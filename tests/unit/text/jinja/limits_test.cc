@@ -37,7 +37,7 @@ std::string repeat(const std::string& s, size_t n) {
 class HostileTemplate : public testing::TestWithParam<std::string> {};
 
 TEST_P(HostileTemplate, StopsWithResourceExhausted) {
-  const size_t memory_before = peak_memory();
+  [[maybe_unused]] const size_t memory_before = peak_memory();
   rusage before{}, after{};
   getrusage(RUSAGE_SELF, &before);
   EXPECT_THROW(render(GetParam()), ResourceExhausted) << GetParam().substr(0, 200);
