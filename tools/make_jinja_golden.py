@@ -11,7 +11,6 @@ import pathlib
 import jinja2
 from jinja2.ext import Extension
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-
 from jinja_snippets import SNIPPETS
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent / "testdata" / "jinja"

@@ -10,8 +10,9 @@
 
 namespace ts {
 
-/// Special ids outside the vocabulary are dropped, with a warning for each. Errors: FormatError (a key missing, of the wrong
-/// type or of the wrong length), Unsupported (a file without tokenizer, or of another model).
+/// Special ids outside the vocabulary are dropped, with a warning for each.
+/// Errors: FormatError (a key missing, of the wrong type or of the wrong length), Unsupported (a
+/// file without tokenizer, or of another model).
 TokenizerData read_gguf_tokenizer(const Metadata& metadata);
 
 /// One line for each key tokenizer.ggml.*_token_id that names no token of the file. -1, also in its

@@ -20,6 +20,7 @@ from typing import Any
 import blocks
 import numpy as np
 import qwen35
+
 from hadamard import Real, grouped_to_tiled
 
 DECODERS = {"F32": blocks.decode_f32, "F16": blocks.decode_f16, "BF16": blocks.decode_bf16}

@@ -23,6 +23,7 @@ import gguf_file
 import golden
 import numpy as np
 from gguf_file import Tensor, Value, array, boolean, f32, string, u32
+
 from hadamard import grouped_to_tiled
 
 GROUP = 128

@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 from golden import rounded
-from hadamard import Real
 from qwen35 import Mistake, Model
+
+from hadamard import Real
 
 SAME_AS = {
     Mistake.NO_INVERSE: "inverse_weight_names removed",

@@ -15,6 +15,7 @@ from typing import Any
 
 import gguf_file
 import numpy as np
+
 from hadamard import (
     EMBEDDING,
     HEAD,

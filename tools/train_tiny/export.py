@@ -26,8 +26,9 @@ import corpus
 import numpy as np
 import tokenizers
 import torch
-from model import Attention, Config, DeltaNet, Rotated, TinyModel, ternary_parts
 from torch import Tensor
+
+from model import Attention, Config, DeltaNet, Rotated, TinyModel, ternary_parts
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "reference"))
 
@@ -36,6 +37,7 @@ import gguf_file
 import golden
 import qwen35
 from gguf_file import Value, array, boolean, f32, string, u32
+
 from hadamard import grouped_to_tiled
 
 NAME = "tiny_trained"

@@ -30,8 +30,9 @@ import numpy as np
 import tokenizers
 import torch
 import torch.nn.functional as F
-from model import Config, Rotated, TinyModel
 from torch import Tensor
+
+from model import Config, Rotated, TinyModel
 
 SEED = 20261130
 WARMUP_STEPS = 40

@@ -18,11 +18,12 @@ MODELS = ROOT / "testdata" / "qwen35"
 sys.path.insert(0, str(REFERENCE))
 
 import blocks  # noqa: E402
-import golden  # noqa: E402
 import gguf_file  # noqa: E402
-import hadamard  # noqa: E402
+import golden  # noqa: E402
 import hf_qwen35  # noqa: E402
 import qwen35  # noqa: E402
+
+import hadamard  # noqa: E402
 
 
 def contract(block: int, signs: list[int]) -> hadamard.Contract:
