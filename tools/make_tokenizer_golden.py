@@ -127,7 +127,7 @@ def smollm2(path: str):
         [pre_tokenizers.Digits(individual_digits=True),
          pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)])
     tokenizer.add_special_tokens(
-        [AddedToken(t, normalized=False, special=True) for t, k in zip(tokens, types, strict=False) if k == 3])
+        [AddedToken(t, normalized=False, special=True) for t, k in zip(tokens, types, strict=True) if k == 3])
     return lambda text: tokenizer.encode(text, add_special_tokens=False).ids
 
 
@@ -147,7 +147,7 @@ def gemma3(path: str):
     fields = gguf_fields(path)
     tokens, types = fields["tokenizer.ggml.tokens"], fields["tokenizer.ggml.token_type"]
     model = proto.ModelProto()
-    for token, kind, score in zip(tokens, types, fields["tokenizer.ggml.scores"], strict=False):
+    for token, kind, score in zip(tokens, types, fields["tokenizer.ggml.scores"], strict=True):
         piece = model.pieces.add()
         piece.piece, piece.type, piece.score = token.replace(" ", "\u2581"), int(kind), float(score)
     model.trainer_spec.model_type = proto.TrainerSpec.BPE

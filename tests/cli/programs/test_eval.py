@@ -174,7 +174,7 @@ class Logits(Case):
             self.assertEqual(result["shape"], [1, 512])
             (row,) = read_npy(out)
             expected = case["logits_at_last_prompt_token"]
-            self.assertLess(max(abs(a - b) for a, b in zip(row, expected, strict=False)), 1e-3)
+            self.assertLess(max(abs(a - b) for a, b in zip(row, expected, strict=True)), 1e-3)
 
     def test_all_positions_end_with_the_last(self):
         tokens = "1,403,407,261,378"
