@@ -377,11 +377,23 @@ void EngineImpl::note_page_faults(int64_t faults, int64_t n_tokens) const {
 std::string EngineImpl::fingerprint() const {
   std::string text = fmt::format("{}|{}|{}|{}", info_.architecture, static_cast<int>(kv_type_),
                                  backend_->name(), info_.file_bytes);
+  // All of the metadata (the file up to its first tensor), and samples of every tensor.
+  uint64_t data_begin = UINT64_MAX;
+  const std::byte* file_begin = nullptr;
   for (const TensorEntry& t : file_->tensors()) {
     text += fmt::format("|{} {} {} ", t.name, static_cast<uint32_t>(t.type), t.shape.to_string());
-    const auto head = t.data.first(std::min<size_t>(t.data.size(), 64));
-    text.append(reinterpret_cast<const char*>(head.data()), head.size());
+    constexpr size_t kSample = 256, kSamples = 32;
+    const size_t step = std::max(kSample, t.data.size() / kSamples);
+    for (size_t at = 0; at < t.data.size(); at += step) {
+      const auto part = t.data.subspan(at, std::min(kSample, t.data.size() - at));
+      text.append(reinterpret_cast<const char*>(part.data()), part.size());
+    }
+    if (t.data.empty() || t.file_offset >= data_begin) continue;
+    data_begin = t.file_offset;
+    file_begin = t.data.data() - t.file_offset;
   }
+  if (file_begin != nullptr)
+    text += sha256_hex(std::span(file_begin, static_cast<size_t>(data_begin)));
   return sha256_hex(std::as_bytes(std::span(text)));
 }
 

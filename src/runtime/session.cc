@@ -47,8 +47,28 @@ SessionImpl::SessionImpl(std::shared_ptr<const EngineImpl> engine)
       workspace_(engine_->backend(), engine_->model().workspace_layout(engine_->chunk())) {}
 
 void SessionImpl::truncate(int64_t length) {
-  state_.truncate(length);
+  if (length < 0 || length > position())
+    throw InvalidArgument(
+        fmt::format("cannot cut a sequence of {} tokens to {} tokens", position(), length));
+  if (length < state_.length()) state_.truncate(length);
   tokens_.resize(static_cast<size_t>(length));
+}
+
+int64_t SessionImpl::rewind_target(int64_t length) const {
+  if (length >= state_.length()) return std::min(length, position());
+  return state_.rewind_target(length);
+}
+
+void SessionImpl::catch_up(const std::atomic<bool>* cancel) {
+  if (state_.length() == position()) return;
+  const std::vector<int32_t> all = tokens_;
+  tokens_.resize(static_cast<size_t>(state_.length()));
+  try {
+    append(std::span(all).subspan(tokens_.size()), {}, false, cancel);
+  } catch (...) {
+    tokens_ = all;
+    throw;
+  }
 }
 
 void SessionImpl::check_ids(std::span<const int32_t> ids) const {
@@ -116,6 +136,7 @@ void SessionImpl::eval(std::span<const int32_t> ids, std::span<float> logits, bo
     throw ResourceExhausted(
         fmt::format("the context is full: it holds {} tokens, {} are used and {} more were given",
                     context, position(), count));
+  catch_up(cancel);
   if (logits.empty()) {
     append(ids, {}, false, cancel);
     return;
@@ -164,7 +185,8 @@ GenerateResult SessionImpl::generate(std::span<const int32_t> prompt,
   // Keep the common beginning; the last token is always computed, for its logits.
   const auto [kept, ignored] =
       std::mismatch(tokens_.begin(), tokens_.end(), prompt.begin(), prompt.end() - 1);
-  result.cached_tokens = state_.rewind_target(kept - tokens_.begin());
+  result.cached_tokens =
+      state_.rewind_target(std::min<int64_t>(kept - tokens_.begin(), state_.length()));
   truncate(result.cached_tokens);
   std::vector<float> logits(static_cast<size_t>(engine_->info().n_vocab));
   try {
@@ -249,6 +271,13 @@ GenerateResult SessionImpl::generate(std::span<const int32_t> prompt,
     if (assembler.stopped()) result.stop_reason = StopReason::kStopString;
   }
   result.generate_seconds = seconds_since(decode_start);
+  // Tokens that were handed out but not computed (the last one; after an interrupt perhaps more)
+  // belong to the sequence all the same. A stop text that was held back does not.
+  if (result.stop_reason != StopReason::kStopString) {
+    std::vector<int32_t> whole(prompt.begin(), prompt.end());
+    whole.insert(whole.end(), result.token_ids.begin(), result.token_ids.end());
+    if (whole.size() > tokens_.size()) tokens_ = std::move(whole);
+  }
   if (result.generated_tokens > 1)
     engine_->note_page_faults(major_faults() - faults_before, result.generated_tokens - 1);
   return result;

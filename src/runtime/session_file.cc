@@ -2,6 +2,7 @@
 ///   8 bytes  "TSSESS02"
 ///   64 bytes fingerprint of model and cache layout (hexadecimal)
 ///   u64      number of tokens n, then n x i32 token ids
+///   u64      number of these tokens that the state covers
 ///   u64      number of state bytes, then the state (private to backend and cache type)
 ///   u64      number of bytes of the application's note, then the note
 ///   64 bytes SHA-256 of everything before, hexadecimal
@@ -72,8 +73,10 @@ void SessionImpl::save(const std::string& path, bool overwrite, std::string_view
   std::string out(kMagic);
   out += engine_->fingerprint();
   const uint64_t n_tokens = tokens_.size(), n_bytes = state.size();
+  const auto n_covered = static_cast<uint64_t>(state_.length());
   append_raw(out, &n_tokens, 1);
   append_raw(out, tokens_.data(), tokens_.size());
+  append_raw(out, &n_covered, 1);
   append_raw(out, &n_bytes, 1);
   append_raw(out, state.data(), state.size());
   const uint64_t n_note = note.size();
@@ -97,6 +100,16 @@ std::string SessionImpl::load(const std::string& path) {
     throw InvalidArgument(fmt::format(
         "{}: the session was saved with another model file or KV cache type; load it with the same",
         path));
+  // The checksum first: what follows is then as it was written.
+  const auto damaged = [&](std::string_view what) {
+    throw FormatError(fmt::format("{}: the saved session is damaged ({})", path, what));
+  };
+  if (bytes.size() < kMagic.size() + 2 * kHexBytes) damaged("cut short");
+  const auto signed_part = bytes.first(bytes.size() - kHexBytes);
+  const auto digest = bytes.last(kHexBytes);
+  if (std::string_view(reinterpret_cast<const char*>(digest.data()), digest.size()) !=
+      sha256_hex(signed_part))
+    damaged("checksum");
   const uint64_t n_tokens = reader.take_u64();
   if (n_tokens > static_cast<uint64_t>(engine_->info().context))
     throw ResourceExhausted(fmt::format(
@@ -105,16 +118,19 @@ std::string SessionImpl::load(const std::string& path) {
   std::vector<int32_t> tokens(static_cast<size_t>(n_tokens));
   const auto ids = reader.take(n_tokens * sizeof(int32_t));
   if (!tokens.empty()) std::memcpy(tokens.data(), ids.data(), ids.size());
+  const uint64_t n_covered = reader.take_u64();
+  if (n_covered > n_tokens) damaged("its state is longer than its tokens");
   const auto state = reader.take(reader.take_u64());
   const uint64_t n_note = reader.take_u64();
   const auto note = reader.take(n_note);
-  const size_t signed_bytes = bytes.size() - reader.left();
-  const std::string_view digest = reader.take_text(kHexBytes);
-  if (digest != sha256_hex(bytes.first(signed_bytes)) || reader.left() != 0)
-    throw FormatError(fmt::format("{}: the saved session is damaged (checksum)", path));
-  check_ids(tokens);
-  reset();
-  state_.restore(state, static_cast<int64_t>(n_tokens));
+  if (reader.left() != kHexBytes) damaged("it is longer than it says");
+  try {
+    check_ids(tokens);
+    reset();
+    state_.restore(state, static_cast<int64_t>(n_covered));
+  } catch (const InvalidArgument& error) {
+    damaged(error.what());
+  }
   tokens_ = std::move(tokens);
   return {reinterpret_cast<const char*>(note.data()), note.size()};
 }

@@ -29,7 +29,7 @@ class SessionImpl final : public Session {
             const std::atomic<bool>* cancel) override;
   GenerateResult generate(std::span<const int32_t> prompt, const GenerateOptions& options,
                           const std::function<bool(const GeneratedToken&)>& on_token) override;
-  int64_t rewind_target(int64_t length) const override { return state_.rewind_target(length); }
+  int64_t rewind_target(int64_t length) const override;
   void save(const std::string& path, bool overwrite, std::string_view note) const override;
   std::string load(const std::string& path) override;
   std::unique_ptr<Session> fork() const override;
@@ -41,12 +41,15 @@ class SessionImpl final : public Session {
   void append(std::span<const int32_t> ids, std::span<float> logits, bool all,
               const std::atomic<bool>* cancel,
               const std::function<void(uint64_t, uint64_t)>& progress = {});
+  /// Computes the tokens that the state lacks.
+  void catch_up(const std::atomic<bool>* cancel);
   size_t checkpoint_before(size_t end) const;
   void check_ids(std::span<const int32_t> ids) const;
 
   std::shared_ptr<const EngineImpl> engine_;
   State state_;
   Workspace workspace_;
+  /// The sequence. The state may cover only its beginning: the rest is computed when it is needed.
   std::vector<int32_t> tokens_;
 };
 

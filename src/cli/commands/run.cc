@@ -5,6 +5,7 @@
 
 #include <tensorsharp/engine.hpp>
 
+#include "base/atomic_file.h"
 #include "base/quote_text.h"
 #include "cli/chat.h"
 #include "cli/commands/commands.h"
@@ -81,6 +82,10 @@ class RunCommand : public Command {
         std::filesystem::exists(save_session_))
       throw InvalidArgument(
           fmt::format("--save-session: {} exists; --force replaces it", save_session_));
+    if (!save_session_.empty() && save_session_ == profile_)
+      throw InvalidArgument("--save-session and --profile name the same file");
+    // Better now than after the answer.
+    if (!save_session_.empty()) const AtomicFile probe(save_session_, true);
     // The text is read before the model: a missing file need not wait.
     std::string text;
     if (prompt_) {
@@ -131,6 +136,11 @@ class RunCommand : public Command {
   static std::vector<int32_t> prompt_ids(const Engine& engine, const ChatSettings& settings,
                                          const Session& session, std::vector<ChatMessage>& messages,
                                          const std::string& text, Console& console) {
+    if (settings.raw && !messages.empty())
+      throw InvalidArgument(
+          fmt::format("{}: the session is a conversation through a chat template; go on without "
+                      "--raw",
+                      settings.load_session));
     if (settings.raw) return continued(engine, session, text, true);
     if (!engine.info().has_chat_template) {
       console.note("this model carries no chat template: it continues the text");
@@ -159,7 +169,6 @@ class RunCommand : public Command {
           return true;
         });
     if (!messages.empty()) messages.push_back({"assistant", result.text});
-    save_session(*session, settings, engine->info().name, messages);
     const GenerationStatistics statistics = statistics_of(result, engine->info());
     if (console.json()) {
       console.json_line(to_json(*engine, result, statistics));
@@ -167,6 +176,7 @@ class RunCommand : public Command {
       if (!result.text.empty() && result.text.back() != '\n') console.out("\n");
       if (n_logprobs_ > 0) console.out(logprob_table(*engine, result));
     }
+    save_session(*session, settings, engine->info().name, messages);
     console.note_format("{}; stopped: {}; seed {}", describe(statistics),
                         stop_reason_name(result.stop_reason), result.seed);
     if (result.stop_reason != StopReason::kCancelled) return kSuccess;

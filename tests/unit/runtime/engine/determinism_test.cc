@@ -180,7 +180,7 @@ TEST_P(Hybrid, AnotherPromptStartsAgainAndALongerOneContinues) {
   EXPECT_EQ(session->generate(ids_, options).token_ids, cold.token_ids);
   // One that goes on where the sequence stands is not computed again.
   std::vector<int32_t> longer(session->tokens().begin(), session->tokens().end());
-  longer.push_back(cold.token_ids.back());
+  EXPECT_EQ(longer.back(), cold.token_ids.back());
   longer.push_back(9);
   const auto result = session->generate(longer, options);
   EXPECT_EQ(result.cached_tokens, static_cast<int64_t>(longer.size()) - 2);

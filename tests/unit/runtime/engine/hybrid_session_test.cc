@@ -99,13 +99,45 @@ TEST_F(HybridSession, AConversationReadsOnlyWhatIsNew) {
   const auto more = prompt(20, 7);
   ids.insert(ids.end(), more.begin(), more.end());
   result = session->generate(ids, greedy(1));
-  EXPECT_EQ(result.cached_tokens, held);
+  EXPECT_EQ(held, 200);
+  EXPECT_EQ(result.cached_tokens, 199);  // the last token was handed out, not computed
 
   // A template that drops the end of the prompt and the answer (its reasoning): what is read again
   // begins shortly before the end of the first prompt.
   std::vector<int32_t> shorter = variant(125, 180);
   result = session->generate(shorter, greedy(1));
   EXPECT_EQ(result.cached_tokens, 64);
+}
+
+TEST_F(HybridSession, TheLastTokenOfAnAnswerBelongsToTheSequence) {
+  const auto engine = load();
+  const auto ids = prompt(20);
+  const auto whole = engine->new_session()->generate(ids, greedy(12)).token_ids;
+  // In pieces, through a file every time.
+  const std::string file = (directory_.path() / "s.session").string();
+  std::vector<int32_t> sequence = ids, got;
+  for (int piece = 0; piece < 4; ++piece) {
+    const auto session = engine->new_session();
+    if (piece > 0) {
+      session->load(file);
+      sequence.assign(session->tokens().begin(), session->tokens().end());
+    }
+    const auto result = session->generate(sequence, greedy(3));
+    got.insert(got.end(), result.token_ids.begin(), result.token_ids.end());
+    session->save(file);
+  }
+  EXPECT_EQ(got, whole);
+  // Tokens that follow are computed after it.
+  const auto session = engine->new_session();
+  const auto answer = session->generate(ids, greedy(3)).token_ids;
+  EXPECT_EQ(session->position(), 23);
+  const auto next = prompt(2, 7);
+  const auto logits = logits_of(*session, next, *engine);
+  std::vector<int32_t> all = ids;
+  all.insert(all.end(), answer.begin(), answer.end());
+  const auto cold_session = engine->new_session();
+  cold_session->eval(all, {});
+  EXPECT_EQ(logits, logits_of(*cold_session, next, *engine));
 }
 
 TEST_F(HybridSession, CannotBeCutAnywhereElse) {

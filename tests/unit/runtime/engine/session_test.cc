@@ -180,7 +180,7 @@ TEST_F(SessionTest, GeneratesUpToTheLimit) {
   EXPECT_EQ(result.generated_tokens, 7);
   EXPECT_EQ(result.prompt_tokens, 5);
   EXPECT_EQ(result.cached_tokens, 0);
-  EXPECT_EQ(session->position(), 5 + 6);  // the last token is not computed until needed
+  EXPECT_EQ(session->position(), 5 + 7);  // the last token is held, computed when needed
   EXPECT_GE(result.first_token_seconds, result.prompt_seconds);
   const auto none = session->generate(prompt(5), greedy(0));
   EXPECT_EQ(none.stop_reason, StopReason::kLength);
