@@ -193,10 +193,10 @@ class TS_API Session {
   /// Makes the session hold `prompt` (re-using the longest common prefix), then generates.
   /// `on_token` sees every token as it comes; returning false stops (kCancelled). Text that was
   /// held back when generation ends without a further token comes in a last call with id -1.
-  /// Afterwards the session holds prompt and answer (after a stop text: that too); what of it is not
-  /// computed yet, such as the last token, is computed when it is needed.
-  /// Prompt and answer together never exceed the context; a prompt that alone does is
-  /// ResourceExhausted, and one that fills it exactly ends at once with kContextFull.
+  /// Afterwards the session holds prompt and answer (after a stop text: that too); what of it is
+  /// not computed yet, such as the last token, is computed when it is needed. Prompt and answer
+  /// together never exceed the context; a prompt that alone does is ResourceExhausted, and one that
+  /// fills it exactly ends at once with kContextFull.
   virtual GenerateResult generate(
       std::span<const int32_t> prompt, const GenerateOptions& options,
       const std::function<bool(const GeneratedToken&)>& on_token = {}) = 0;

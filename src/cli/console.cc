@@ -108,7 +108,7 @@ void Console::note(std::string_view text) {
 }
 
 void Console::warn(std::string_view text) {
-  if (options_.quiet) return;
+  if (options_.quiet || !warned_.insert(std::string(text)).second) return;
   clear_progress();
   const bool colour = stderr_is_terminal_ && std::getenv("NO_COLOR") == nullptr;
   write_stderr(fmt::format("{}: {}warning:{} {}\n", program_, colour ? "\033[33m" : "",

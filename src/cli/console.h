@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -52,7 +53,7 @@ class Console {
   void note_format(fmt::format_string<Args...> format, Args&&... args) {
     note(fmt::format(format, std::forward<Args>(args)...));
   }
-  /// Like note(), marked as a warning.
+  /// Like note(), marked as a warning; the same warning is given once.
   void warn(std::string_view text);
 
   /// Reports to the progress bar (only on a terminal, never with --quiet) and stops the work with
@@ -69,6 +70,7 @@ class Console {
   bool stdout_is_terminal_ = false;
   bool stderr_is_terminal_ = false;
   bool bar_visible_ = false;
+  std::set<std::string> warned_;
   std::string stage_;
   std::chrono::steady_clock::time_point stage_start_, last_draw_;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -76,10 +77,14 @@ class ContractReader {
         unknown.push_back(quote_text(key));
     }
     if (!has_input && !has_output) return nullptr;
-    if (!unknown.empty())
-      log_warning(
-          fmt::format("{}: unknown keys {}: ignored, as the stated version does not need them",
-                      md_.source(), fmt::join(unknown, ", ")));
+    if (!unknown.empty()) {
+      constexpr size_t kShown = 5;
+      const auto shown = std::span(unknown).first(std::min(kShown, unknown.size()));
+      log_warning(fmt::format(
+          "{}: unknown keys {}{}: ignored, as the stated version does not need them", md_.source(),
+          fmt::join(shown, ", "),
+          unknown.size() > kShown ? fmt::format(" and {} more", unknown.size() - kShown) : ""));
+    }
     read_architecture();
     if (has_input) read_input();
     if (has_output) read_output();
@@ -276,6 +281,19 @@ class ContractReader {
     return shared;
   }
 
+  /// Folded columns cannot be reordered, so converters leave them grouped and say so. A file that
+  /// does not say it is legal, but more likely lost the key.
+  void warn_if_tiled() {
+    const auto value_heads = md_.get_int(architecture_ + ".ssm.time_step_rank", 1, kMaxCount);
+    const auto key_heads = md_.get_int(architecture_ + ".ssm.group_count", 1, kMaxCount);
+    if (warned_of_tiled_ || !value_heads || !key_heads || *value_heads == *key_heads) return;
+    warned_of_tiled_ = true;
+    log_warning(fmt::format(
+        "{}: {} is absent or false, so the rotated ssm_out reads its heads in the order of the "
+        "file; if the text is noise, the key was lost in a conversion",
+        md_.source(), key("gdn_v_grouped")));
+  }
+
   void add_input(const std::string& name, const HeadCounts& heads) {
     const std::string list = key("weight_names");
     if (!may_be_listed(name))
@@ -289,6 +307,7 @@ class ContractReader {
       grouped = GroupedHeads{heads.key_heads, heads.value_heads / heads.key_heads,
                              width / heads.value_heads};
     }
+    if (!contract_->grouped_ && name.find(".ssm_out.") != std::string::npos) warn_if_tiled();
     contract_->rotations_[name].input = rotation(list, name, width, grouped);
     contract_->names_.push_back(name);
   }
@@ -342,6 +361,7 @@ class ContractReader {
   const GgufFile& file_;
   const Metadata& md_;
   std::string architecture_;
+  bool warned_of_tiled_ = false;
   std::map<int64_t, std::vector<int8_t>> signs_;
   std::map<std::pair<int64_t, bool>, std::shared_ptr<const Rotation>> made_;
   std::unique_ptr<HadamardContract> contract_{new HadamardContract};

@@ -29,7 +29,7 @@ class Determinism : public testing::TestWithParam<const char*> {
     path_ = (directory_.path() / "m.gguf").string();
     test::write_tiny_model(m, path_);
     for (int32_t i = 0; i < 200; ++i)
-      ids_.push_back((i * 7919 + 13) % kVocab);
+      ids_.push_back(static_cast<int32_t>((i * 7919 + 13) % kVocab));
   }
   std::shared_ptr<const Engine> load(int threads = 1, int64_t chunk = 256,
                                      KvCacheType kv = KvCacheType::kF16, bool exact = false) {
