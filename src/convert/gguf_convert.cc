@@ -42,44 +42,48 @@ void note_residual_planes(const std::filesystem::path& input, std::vector<std::s
 
 }  // namespace
 
+ModelSource open_gguf_source(const std::filesystem::path& input, const Progress& progress) {
+  ModelSource source;
+  progress("read", 0, 0);
+  source.gguf = GgufFile::open(input);
+  source.keep_alive = source.gguf;
+  const GgufFile& file = *source.gguf;
+  source.architecture = file.metadata().get_string("general.architecture").value_or("");
+  source.alignment = file.alignment();
+  source.notes.assign(file.notes().begin(), file.notes().end());
+  note_residual_planes(input, source.notes);
+  source.metadata = Metadata(input.string());
+  for (const auto& [key, value] : file.metadata().entries()) {
+    if (!key.starts_with("split.")) source.metadata.set(key, value);
+  }
+  for (const TensorEntry& entry : file.tensors())
+    source.tensors.push_back(open_tensor(entry));
+  return source;
+}
+
 ConvertReport convert_gguf(const std::filesystem::path& input, const std::filesystem::path& output,
                            const ConvertOptions& options, const Progress& progress) {
   TypeChooser chooser(options);
-  if (!options.force_pre.empty())
-    throw InvalidArgument(
-        fmt::format("{}: the pre-tokenizer can be forced only when converting a checkpoint "
-                    "directory",
-                    input.string()));
-  const auto file = GgufFile::open(input);
-  std::error_code ec;
-  for (const auto& part : file->parts()) {
-    if (std::filesystem::equivalent(part->path(), output, ec))
-      throw InvalidArgument(fmt::format("{}: is the input; name another output", output.string()));
-  }
+  ModelSource source = open_model_source(input, options.force_pre, progress);
+  refuse_input_as_output(source, output);
 
   ConvertReport report;
-  report.architecture = file->metadata().get_string("general.architecture").value_or("");
-  report.notes.assign(file->notes().begin(), file->notes().end());
-  note_residual_planes(input, report.notes);
-  progress("read", 0, 0);
-  std::vector<OutputTensor> tensors;
-  for (const TensorEntry& entry : file->tensors()) {
-    tensors.push_back(open_tensor(entry));
+  report.architecture = source.architecture;
+  report.notes = std::move(source.notes);
+  for (OutputTensor& tensor : source.tensors) {
     progress("plan", 0, 0);
-    if (is_number_type(*tensors.back().kept)) {
-      chooser.choose(tensors.back());
+    if (is_number_type(*tensor.kept)) {
+      chooser.choose(tensor);
     } else {
-      tensors.back().codec = tensors.back().kept;  // integers and doubles are no weights
+      tensor.codec = tensor.kept;  // integers and doubles are no weights
     }
   }
   chooser.check_useful(input.string());
 
-  GgufWriter writer(output, options.overwrite, file->alignment());
-  for (const auto& [key, value] : file->metadata().entries()) {
-    if (!key.starts_with("split.")) writer.metadata().set(key, value);
-  }
+  GgufWriter writer(output, options.overwrite, source.alignment);
+  writer.metadata().set_all(source.metadata);
   if (chooser.requested() != nullptr) {
-    if (const auto type = file_type_of(tensors)) {
+    if (const auto type = file_type_of(source.tensors)) {
       writer.metadata().set("general.file_type", MetadataValue::u32(*type));
     } else {
       writer.metadata().erase("general.file_type");
@@ -87,7 +91,7 @@ ConvertReport convert_gguf(const std::filesystem::path& input, const std::filesy
   }
   for (std::string& note : chooser.notes())
     report.notes.push_back(std::move(note));
-  write_gguf(writer, tensors, options, input.string(), progress, report);
+  write_gguf(writer, source.tensors, options, input.string(), progress, report);
   return report;
 }
 

@@ -92,22 +92,22 @@ std::string directory_name(const std::filesystem::path& directory) {
 
 }  // namespace
 
-ConvertReport convert_checkpoint(const std::filesystem::path& input,
-                                 const std::filesystem::path& output, const ConvertOptions& options,
-                                 const Progress& progress) {
-  TypeChooser chooser(options);
+ModelSource open_checkpoint_source(const std::filesystem::path& input, const std::string& force_pre,
+                                   const Progress& progress) {
   const HfConfig config = HfConfig::read(input);
   const HfFamily& family = require_family(config);
   const HfQuantization quantization = read_hf_quantization(config);
   HfSizes sizes = read_hf_sizes(config, family);
-  const auto file = Safetensors::open(input);
+  const std::shared_ptr<const Safetensors> file = Safetensors::open(input);
 
-  ConvertReport report;
-  report.architecture = family.architecture;
+  ModelSource source;
+  source.keep_alive = file;
+  source.architecture = family.architecture;
   progress("read", 0, 0);
-  HfTensors mapped = map_hf_tensors(*file, config, family, quantization, sizes, report.notes);
-  report.skipped = std::move(mapped.skipped);
-  check_biases(config, family, mapped.tensors);
+  HfTensors mapped = map_hf_tensors(*file, config, family, quantization, sizes, source.notes);
+  source.tensors = std::move(mapped.tensors);
+  source.skipped = std::move(mapped.skipped);
+  check_biases(config, family, source.tensors);
   const HfRope rope = read_hf_rope(config, "full_attention", family.default_rope_base);
   if (rope.type == "llama3") {
     OutputTensor factors;
@@ -116,35 +116,50 @@ ConvertReport convert_checkpoint(const std::filesystem::path& input,
     factors.kept = &require_codec(TypeId::kF32, "f32");
     factors.shape = Shape{sizes.head_dim / 2};
     factors.rows = value_rows(llama3_rope_factors(config, rope, sizes.head_dim));
-    mapped.tensors.push_back(std::move(factors));
+    source.tensors.push_back(std::move(factors));
   }
 
-  GgufWriter writer(output, options.overwrite);
-  Metadata& metadata = writer.metadata();
-  metadata.set("general.architecture", MetadataValue::string(report.architecture));
+  source.metadata = Metadata(input.string());
+  Metadata& metadata = source.metadata;
+  metadata.set("general.architecture", MetadataValue::string(source.architecture));
   metadata.set("general.type", MetadataValue::string("model"));
   metadata.set("general.name", MetadataValue::string(directory_name(input)));
-  write_hf_metadata(config, family, sizes, metadata, report.notes);
+  write_hf_metadata(config, family, sizes, metadata, source.notes);
   write_sampling(input, metadata);
   HfTokenizerOptions tokenizer;
   tokenizer.architecture = config.model_class();
   tokenizer.n_vocab = sizes.n_vocab;
-  tokenizer.force_pre = options.force_pre;
+  tokenizer.force_pre = force_pre;
   TokenizerData data = read_hf_tokenizer(input, tokenizer);
-  check_tokenizer(data, report.notes);
+  check_tokenizer(data, source.notes);
   write_tokenizer_metadata(data, metadata);
+  return source;
+}
 
-  for (OutputTensor& tensor : mapped.tensors) {
+ConvertReport convert_checkpoint(const std::filesystem::path& input,
+                                 const std::filesystem::path& output, const ConvertOptions& options,
+                                 const Progress& progress) {
+  TypeChooser chooser(options);
+  ModelSource source = open_checkpoint_source(input, options.force_pre, progress);
+  ConvertReport report;
+  report.architecture = source.architecture;
+  report.skipped = std::move(source.skipped);
+  report.notes = std::move(source.notes);
+
+  GgufWriter writer(output, options.overwrite);
+  Metadata& metadata = writer.metadata();
+  metadata.set_all(source.metadata);
+  for (OutputTensor& tensor : source.tensors) {
     progress("plan", 0, 0);
     chooser.choose(tensor);
   }
   chooser.check_useful(input.string());
-  if (const auto type = file_type_of(mapped.tensors))
+  if (const auto type = file_type_of(source.tensors))
     metadata.set("general.file_type", MetadataValue::u32(*type));
   metadata.set("general.quantization_version", MetadataValue::u32(2));
   for (std::string& note : chooser.notes())
     report.notes.push_back(std::move(note));
-  write_gguf(writer, mapped.tensors, options, input.string(), progress, report);
+  write_gguf(writer, source.tensors, options, input.string(), progress, report);
   return report;
 }
 

@@ -2,8 +2,13 @@
 #pragma once
 
 #include "convert/convert.h"
+#include "convert/model_source.h"
 
 namespace ts {
+
+/// See open_model_source().
+ModelSource open_checkpoint_source(const std::filesystem::path& input, const std::string& force_pre,
+                                   const Progress& progress);
 
 ConvertReport convert_checkpoint(const std::filesystem::path& input,
                                  const std::filesystem::path& output, const ConvertOptions& options,

@@ -96,6 +96,11 @@ void Metadata::set(std::string key, MetadataValue value) {
   }
 }
 
+void Metadata::set_all(const Metadata& other) {
+  for (const auto& [key, value] : other.entries())
+    set(key, value);
+}
+
 void Metadata::erase(std::string_view key) {
   const auto it = index_.find(key);
   if (it == index_.end()) return;

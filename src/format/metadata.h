@@ -70,6 +70,8 @@ class Metadata {
   bool contains(std::string_view key) const noexcept { return find(key) != nullptr; }
   /// Adds or replaces.
   void set(std::string key, MetadataValue value);
+  /// Adds or replaces every entry of `other`.
+  void set_all(const Metadata& other);
   void erase(std::string_view key);
   const std::string& source() const noexcept { return source_; }
 
