@@ -15,6 +15,7 @@
 #include <tensorsharp/error.hpp>
 
 #include "backend/cpu/quantized_rows.h"
+#include "base/aligned_buffer.h"
 #include "hadamard/transform.h"
 #include "kernels/kernels.h"
 
@@ -66,6 +67,30 @@ constexpr const char* kNames[kIntFormats] = {"q4_0", "q4_1", "q5_0",  "q5_1",  "
                                              "q3_k", "q4_k", "q5_k",  "q6_k",  "tq1_0", "tq2_0",
                                              "q1_0", "q2_0", "pq2_0", "ptq1_0"};
 
+/// Products on the repacked layout, 16 rows.
+void packed(const KernelTable& table, size_t format, const uint8_t* w, size_t row_bytes, size_t k,
+            const ActRow* act) {
+  const PackedKernels& p = table.packed[format];
+  if (!p.gemv) return;
+  AlignedBuffer<uint8_t> tile(k / kIntFormatInfo[format].group * p.group_bytes);
+  AlignedBuffer<std::byte> scratch(kPackedScratchBytes);
+  std::vector<float> y(16 * kPackedRows);
+  const double units = static_cast<double>(kPackedRows * k) / 32;
+  std::printf("        packed: pack %.2f",
+              cycles([&] { p.pack(w, row_bytes, kPackedRows, k, tile.data()); }) / units);
+  const double one = cycles([&] { p.gemv(tile.data(), kPackedRows, k, act, y.data()); });
+  std::printf("  gemv %.2f (%.2f bytes/cycle)", one / units,
+              static_cast<double>(tile.size()) / one);
+  for (size_t n : {size_t{2}, size_t{4}, size_t{8}, size_t{16}})
+    std::printf("  %zu: %.2f", n,
+                cycles([&] {
+                  p.gemm(tile.data(), kPackedRows, k, act, n, y.data(), kPackedRows,
+                         scratch.data());
+                }) / units /
+                    static_cast<double>(n));
+  std::printf("\n");
+}
+
 void int_formats(const KernelTable& table, size_t k) {
   constexpr size_t kRows = 16, kActs = 16;
   std::mt19937 rng(1);
@@ -107,6 +132,7 @@ void int_formats(const KernelTable& table, size_t k) {
                     table.int_gemv[f](w.data(), row_bytes, kRows, k, act.rows(), y.data());
                   }));
     std::printf("  unpack %6.2f  tile %6.2f\n", unpack_cycles, tile_cycles);
+    packed(table, f, w.data(), row_bytes, k, act.rows());
   }
 }
 

@@ -149,8 +149,34 @@ struct SignedTransform {
   const uint32_t* flips;  ///< [n] 0x80000000 where the sign is -1, else 0; null = no signs
 };
 
+/// Rows of a tile of repacked weights.
+constexpr size_t kPackedRows = 16;
+/// Activation rows that a packed product takes in one pass over the weights, and the 64-byte
+/// aligned scratch that it needs for them.
+constexpr size_t kPackedColumns = 64;
+constexpr size_t kPackedScratchBytes =
+    1024 * kPackedRows + kPackedColumns * 8 * kPackedRows * sizeof(float);
+
+/// Products on weights repacked for this instruction set: tiles of kPackedRows rows, each of
+/// k / group * group_bytes bytes, one after the other. The layout is private to the functions of
+/// one table (docs/kernels.md); results are those of the definition above, bit for bit. All null,
+/// or none.
+struct PackedKernels {
+  size_t group_bytes;
+  /// Rows as in the file -> one tile. n_rows <= kPackedRows; missing rows get zero scales.
+  void (*pack)(const uint8_t* w, size_t row_bytes, size_t n_rows, size_t k, uint8_t* tile);
+  /// Codes [k] and scales [k / group] of one row of a tile.
+  void (*unpack_row)(const uint8_t* tile, size_t row, size_t k, uint8_t* codes, float* scales);
+  /// y[r] for the first n_rows rows of the tiles and one activation row.
+  void (*gemv)(const uint8_t* tiles, size_t n_rows, size_t k, const ActRow* act, float* y);
+  /// y[m * y_stride + r] for n_act activation rows.
+  void (*gemm)(const uint8_t* tiles, size_t n_rows, size_t k, const ActRow* act, size_t n_act,
+               float* y, size_t y_stride, void* scratch);
+};
+
 /// All functions are noexcept in effect (they cannot throw) and never null in a finished table,
-/// except int_gemv, whose absence means unpack + int_tile.
+/// except int_gemv, whose absence means unpack + int_tile, and those of formats that are not
+/// repacked.
 struct KernelTable {
   const char* isa;  ///< the highest instruction set in it
 
@@ -174,6 +200,7 @@ struct KernelTable {
   /// y[r] for n_rows packed rows and one activation row.
   void (*int_gemv[kIntFormats])(const uint8_t* w, size_t row_bytes, size_t n_rows, size_t k,
                                 const ActRow* act, float* y);
+  PackedKernels packed[kIntFormats];
 
   /// f32 values of k packed float elements.
   void (*to_f32[kFloatFormats])(const uint8_t* src, size_t k, float* dst);

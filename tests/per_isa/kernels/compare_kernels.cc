@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/aligned_buffer.h"
 #include "kernel_data.h"
 
 namespace ts::per_isa {
@@ -111,6 +112,134 @@ void compare_products(const KernelTable& candidate, const KernelTable& reference
         expect_same(one,
                     std::vector<float>(y_want.begin(), y_want.begin() + static_cast<long>(n_rows)),
                     what + " direct");
+      }
+    }
+  }
+}
+
+namespace {
+
+/// Rows in tiles, and products with them.
+struct PackedRows {
+  const PackedKernels& kernels;
+  size_t n_rows, k;
+  std::vector<uint8_t> tiles;
+
+  PackedRows(const KernelTable& table, size_t format, const std::vector<uint8_t>& rows,
+             size_t n_rows_, size_t k_)
+      : kernels(table.packed[format]), n_rows(n_rows_), k(k_) {
+    const size_t tile_bytes = k / kIntFormatInfo[format].group * kernels.group_bytes;
+    const size_t n_tiles = (n_rows + kPackedRows - 1) / kPackedRows;
+    const size_t row_bytes = rows.size() / n_rows;
+    tiles.assign(n_tiles * tile_bytes, 0xA5);
+    for (size_t t = 0; t < n_tiles; ++t)
+      kernels.pack(&rows[t * kPackedRows * row_bytes], row_bytes,
+                   std::min(kPackedRows, n_rows - t * kPackedRows), k, &tiles[t * tile_bytes]);
+  }
+  std::vector<float> times(const ActRows& act, size_t first, size_t n) const {
+    AlignedBuffer<std::byte> scratch(kPackedScratchBytes);
+    std::fill(scratch.begin(), scratch.end(), std::byte{0x5A});
+    const size_t stride = n_rows + 3;
+    std::vector<float> y(n * stride, kNan);
+    kernels.gemm(tiles.data(), n_rows, k, &act.rows[first], n, y.data(), stride, scratch.data());
+    return y;
+  }
+  std::vector<float> times_one(const ActRows& act, size_t row) const {
+    std::vector<float> y(n_rows + 3, kNan);
+    kernels.gemv(tiles.data(), n_rows, k, &act.rows[row], y.data());
+    return y;
+  }
+};
+
+void compare_packed_rows(const KernelTable& candidate, const KernelTable& reference, size_t format,
+                         const std::vector<uint8_t>& rows, size_t n_rows, const ActRows& act,
+                         const std::string& what) {
+  const IntFormatInfo& info = kIntFormatInfo[format];
+  const size_t k = act.k, n_act = act.rows.size(), stride = n_rows + 3;
+  const PackedRows packed(candidate, format, rows, n_rows, k);
+  const Tile plain(reference, format, rows, n_rows, k);
+  std::vector<float> want(n_act * stride, kNan);
+  reference.int_tile(&info, &plain.tile, act.rows.data(), n_act, want.data(), stride);
+  for (const size_t n : {n_act, size_t{1}, size_t{2}, size_t{3}, size_t{4}}) {
+    if (n <= n_act)
+      expect_same(packed.times(act, n_act - n, n),
+                  std::vector<float>(want.end() - static_cast<long>(n * stride), want.end()),
+                  what + " packed, columns " + std::to_string(n));
+  }
+  for (size_t m = 0; m < std::min(n_act, size_t{2}); ++m)
+    expect_same(packed.times_one(act, m),
+                std::vector<float>(want.begin() + static_cast<long>(m * stride),
+                                   want.begin() + static_cast<long>((m + 1) * stride)),
+                what + " packed, direct");
+  const size_t tile_bytes = packed.tiles.size() / ((n_rows + kPackedRows - 1) / kPackedRows);
+  for (size_t r = 0; r<n_rows; r += n_rows> 4 ? 3 : 1) {
+    std::vector<uint8_t> codes(k);
+    std::vector<float> scales(k / info.group);
+    packed.kernels.unpack_row(&packed.tiles[r / kPackedRows * tile_bytes], r % kPackedRows, k,
+                              codes.data(), scales.data());
+    const auto* row = plain.tile.codes + r * plain.tile.code_stride;
+    expect_same(codes, std::vector<uint8_t>(row, row + k), what + " codes read back");
+    const auto* s = plain.tile.scales + r * plain.tile.scale_stride;
+    expect_same(scales, std::vector<float>(s, s + k / info.group), what + " scales read back");
+  }
+}
+
+}  // namespace
+
+void compare_packed(const KernelTable& candidate, const KernelTable& reference, const char* isa) {
+  for (size_t format = 0; format < kIntFormats; ++format) {
+    const PackedKernels& p = candidate.packed[format];
+    EXPECT_TRUE(!p.gemv == !p.gemm && !p.gemv == !p.pack && !p.gemv == !p.unpack_row &&
+                !p.gemv == (p.group_bytes == 0))
+        << isa << " " << int_format_name(format) << ": all of them or none";
+    if (!p.gemv) continue;
+    const IntFormatInfo& info = kIntFormatInfo[format];
+    int first = 0, second = 0;
+    half_offsets(format, &first, &second);
+    std::vector<size_t> ks = widths(info);
+    ks.push_back(2304);  // more than one chunk of columns, the last one short
+    for (const size_t k : ks) {
+      for (const size_t n_rows : {size_t{1}, size_t{16}, size_t{37}}) {
+        const std::string what = std::string(isa) + " " + int_format_name(format) + " k " +
+                                 std::to_string(k) + " rows " + std::to_string(n_rows);
+        std::vector<uint8_t> rows =
+            random_rows(format, n_rows, k, static_cast<uint32_t>(k + n_rows));
+        ActRows act(n_rows == 16 ? kPackedColumns + 5 : 7, k, info.act_group);
+        for (size_t m = 0; m < act.rows.size(); ++m)
+          act.fill(reference, m, random_values(k, static_cast<uint32_t>(m + 1)).data());
+        compare_packed_rows(candidate, reference, format, rows, n_rows, act, what);
+        if (n_rows != 37) continue;
+        // A NaN and an infinite scale, and a NaN activation: the rows concerned are NaN.
+        const size_t row_bytes = rows.size() / n_rows;
+        const uint16_t nan = 0x7E01, infinity = 0xFC00;
+        std::memcpy(&rows[3 * row_bytes + static_cast<size_t>(first)], &nan, 2);
+        std::memcpy(
+            &rows[36 * row_bytes + row_bytes - info.block_bytes + static_cast<size_t>(first)],
+            &infinity, 2);
+        std::vector<float> x = random_values(k, 9);
+        x[k / 2] = kNan;
+        act.fill(reference, 2, x.data());
+        compare_packed_rows(candidate, reference, format, rows, n_rows, act, what + " not finite");
+      }
+    }
+    // The largest sums: all activations at one end and all bytes equal, then random signs.
+    for (const size_t k : {size_t{2048}, size_t{27648}}) {
+      ActRows act(3, k, info.act_group);
+      act.fill(reference, 0, std::vector<float>(k, 127.0F).data());
+      act.fill(reference, 1, std::vector<float>(k, -127.0F).data());
+      std::vector<float> signs = random_values(k, 4);
+      for (float& v : signs)
+        v = v < 0 ? -127.0F : 127.0F;
+      act.fill(reference, 2, signs.data());
+      for (const int byte : {0x00, 0xFF, 0x80, 0x7F, 0xAA, 0x55, -1}) {
+        std::vector<uint8_t> rows = random_rows(format, 2, k, 11);
+        for (size_t i = 0; byte >= 0 && i < rows.size(); ++i) {
+          if (static_cast<int>(i % info.block_bytes) / 2 != first / 2)
+            rows[i] = static_cast<uint8_t>(byte);
+        }
+        compare_packed_rows(
+            candidate, reference, format, rows, 2, act,
+            std::string(isa) + " " + int_format_name(format) + " bytes " + std::to_string(byte));
       }
     }
   }

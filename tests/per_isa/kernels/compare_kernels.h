@@ -10,6 +10,8 @@ namespace ts::per_isa {
 
 /// Each reports through GoogleTest expectations; `isa` names the candidate in messages.
 void compare_products(const KernelTable& candidate, const KernelTable& reference, const char* isa);
+/// Repacked weights: every product and the rows read back.
+void compare_packed(const KernelTable& candidate, const KernelTable& reference, const char* isa);
 void compare_extremes(const KernelTable& candidate, const KernelTable& reference, const char* isa);
 void compare_float_products(const KernelTable& candidate, const KernelTable& reference,
                             const char* isa);

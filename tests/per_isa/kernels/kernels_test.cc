@@ -30,6 +30,9 @@ TEST_P(EveryIsa, HasAllOperations) {
 TEST_P(EveryIsa, Products) {
   per_isa::compare_products(table(), reference(), isa());
 }
+TEST_P(EveryIsa, PackedProducts) {
+  per_isa::compare_packed(table(), reference(), isa());
+}
 TEST_P(EveryIsa, Extremes) {
   per_isa::compare_extremes(table(), reference(), isa());
 }

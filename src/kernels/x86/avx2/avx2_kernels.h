@@ -6,11 +6,13 @@
 
 namespace ts::avx2 {
 
-void set_int_formats(KernelTable* table);     // int_formats.cc: unpack and direct products
-void set_int_tile(KernelTable* table);        // int_tile.cc
-void set_float_products(KernelTable* table);  // float_products.cc
-void set_elementwise(KernelTable* table);     // elementwise.cc
-void set_delta_rule(KernelTable* table);      // delta_rule.cc
-void set_hadamard(KernelTable* table);        // hadamard.cc
+void set_int_formats(KernelTable* table);      // int_formats.cc: unpack and direct products
+void set_int_tile(KernelTable* table);         // int_tile.cc
+void set_float_products(KernelTable* table);   // float_products.cc
+void set_elementwise(KernelTable* table);      // elementwise.cc
+void set_delta_rule(KernelTable* table);       // delta_rule.cc
+void set_hadamard(KernelTable* table);         // hadamard.cc
+void set_packing(KernelTable* table);          // packing.cc
+void set_packed_products(KernelTable* table);  // packed_products.cc
 
 }  // namespace ts::avx2

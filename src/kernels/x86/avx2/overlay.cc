@@ -11,6 +11,8 @@ void overlay_avx2(KernelTable* table) {
   avx2::set_elementwise(table);
   avx2::set_delta_rule(table);
   avx2::set_hadamard(table);
+  avx2::set_packing(table);
+  avx2::set_packed_products(table);
 }
 
 }  // namespace ts

@@ -1,0 +1,355 @@
+// Products of packed ternary tiles (packed_layouts.inc) with quantized activation rows.
+//
+// Idea: lane = row. Four int8 activations are broadcast and multiplied with the codes of 16 rows;
+// int16 sums run over a whole group, so widening, offset and scales cost once per group and no lane
+// ever meets another. One activation row: codes go from the packed bytes to maddubs in registers.
+// Several: 1024 columns of a tile are unpacked to bytes in the first-level cache, then multiplied
+// with four activation rows at a time (16 rows x 4 columns, eight named int16 accumulators).
+// Exact: bit for bit the definition in kernel_table.h. int16 sums of a group: codes up to 3 give at
+// most 128 * 3 * 127 / 2 = 24384 per lane. Two-bit fields taken without a shift count four times:
+// 64 columns give at most 8 * 2 * 12 * 127 = 24384.
+// Preconditions: those of PackedKernels in kernel_table.h; any alignment.
+#include <immintrin.h>
+
+#include "kernels/x86/avx2/avx2_kernels.h"
+
+namespace ts::avx2 {
+namespace {
+
+#include "kernels/x86/packed_layouts.inc"
+
+inline __m256i load32(const void* p) {
+  return _mm256_loadu_si256(static_cast<const __m256i*>(p));
+}
+
+inline __m256i four(const int8_t* q) {
+  int32_t word;
+  __builtin_memcpy(&word, q, sizeof(word));
+  return _mm256_set1_epi32(word);
+}
+
+inline __m256 halves(const uint8_t* p) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+
+inline __m256i accumulate(__m256i sum, __m256i codes, __m256i q) {
+  return _mm256_add_epi16(sum, _mm256_maddubs_epi16(codes, q));
+}
+
+/// Bytes ahead of the reader that are requested from memory.
+constexpr size_t kAhead = 4096;
+
+inline void prefetch(const uint8_t* p) {
+  _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
+}
+
+/// acc[g % 8] of 16 rows.
+inline void add_group(float* acc, __m256i a, __m256i b, const uint8_t* scales, int32_t isum,
+                      float a_scale) {
+  const __m256i offset = _mm256_set1_epi32(isum);
+  const __m256 activation = _mm256_set1_ps(a_scale);
+  const auto add = [&](float* at, __m256i sums, const uint8_t* half) {
+    const __m256 factor = _mm256_mul_ps(halves(half), activation);
+    const __m256 value = _mm256_cvtepi32_ps(_mm256_sub_epi32(sums, offset));
+    _mm256_storeu_ps(at, _mm256_add_ps(_mm256_loadu_ps(at), _mm256_mul_ps(value, factor)));
+  };
+  add(acc, a, scales);
+  add(acc + 8, b, scales + 16);
+}
+
+/// tree() of kernel_table.h for 16 rows; acc [8, 16].
+inline void store_rows(const float* acc, float* y, size_t n_rows) {
+  alignas(32) float all[kRows];
+  float* out = n_rows == kRows ? y : all;
+  for (size_t i = 0; i < kRows; i += 8) {
+    const auto l = [&](size_t lane) { return _mm256_loadu_ps(acc + lane * kRows + i); };
+    const __m256 even = _mm256_add_ps(_mm256_add_ps(l(0), l(4)), _mm256_add_ps(l(2), l(6)));
+    const __m256 odd = _mm256_add_ps(_mm256_add_ps(l(1), l(5)), _mm256_add_ps(l(3), l(7)));
+    _mm256_storeu_ps(out + i, _mm256_add_ps(even, odd));
+  }
+  if (n_rows == kRows) return;
+  for (size_t r = 0; r < n_rows; ++r)
+    y[r] = all[r];
+}
+
+/// Sums of a group's codes times activations, 8 + 8 rows.
+struct Sums {
+  __m256i a, b;
+};
+
+template <size_t Group>
+inline Sums group_sums(TwoBit<Group>, const uint8_t* w, const int8_t* q) {
+  const __m256i low = _mm256_set1_epi8(3), high = _mm256_set1_epi8(12);
+  const __m256i one = _mm256_set1_epi16(1), times4 = _mm256_set1_epi16(4);
+  Sums total = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+#pragma GCC unroll 2
+  for (size_t half = 0; half < Group / 64; ++half) {
+    __m256i a1 = _mm256_setzero_si256(), a4 = a1, b1 = a1, b4 = a1;
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; ++v, w += 64, q += 16) {
+      prefetch(w + kAhead);
+      const __m256i a = load32(w), b = load32(w + 32);
+      const __m256i a_up = _mm256_srli_epi16(a, 4), b_up = _mm256_srli_epi16(b, 4);
+      const __m256i q0 = four(q), q1 = four(q + 4), q2 = four(q + 8), q3 = four(q + 12);
+      a1 = accumulate(a1, _mm256_and_si256(a, low), q0);
+      b1 = accumulate(b1, _mm256_and_si256(b, low), q0);
+      a4 = accumulate(a4, _mm256_and_si256(a, high), q1);
+      b4 = accumulate(b4, _mm256_and_si256(b, high), q1);
+      a1 = accumulate(a1, _mm256_and_si256(a_up, low), q2);
+      b1 = accumulate(b1, _mm256_and_si256(b_up, low), q2);
+      a4 = accumulate(a4, _mm256_and_si256(a_up, high), q3);
+      b4 = accumulate(b4, _mm256_and_si256(b_up, high), q3);
+    }
+    total.a = _mm256_add_epi32(
+        total.a, _mm256_add_epi32(_mm256_madd_epi16(a1, times4), _mm256_madd_epi16(a4, one)));
+    total.b = _mm256_add_epi32(
+        total.b, _mm256_add_epi32(_mm256_madd_epi16(b1, times4), _mm256_madd_epi16(b4, one)));
+  }
+  return {_mm256_srai_epi32(total.a, 2), _mm256_srai_epi32(total.b, 2)};
+}
+
+/// The two codes of base-9 digits; bits 4-6 of a byte do not matter.
+struct DigitTables {
+  __m256i first = _mm256_setr_epi8(0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0,  //
+                                   0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0);
+  __m256i second = _mm256_setr_epi8(0, 0, 0, 1, 1, 1, 2, 2, 2, 0, 0, 0, 0, 0, 0, 0,  //
+                                    0, 0, 0, 1, 1, 1, 2, 2, 2, 0, 0, 0, 0, 0, 0, 0);
+};
+
+/// Takes the next base-9 digit of 32 words off x and y and packs the digits to bytes.
+inline __m256i next_digit(__m256i* x, __m256i* y) {
+  const __m256i nine = _mm256_set1_epi16(9);
+  const __m256i digits =
+      _mm256_packus_epi16(_mm256_mulhi_epu16(*x, nine), _mm256_mulhi_epu16(*y, nine));
+  *x = _mm256_mullo_epi16(*x, nine);
+  *y = _mm256_mullo_epi16(*y, nine);
+  return digits;
+}
+
+inline Sums group_sums(Base3, const uint8_t* w, const int8_t* q) {
+  const DigitTables tables;
+  const __m256i one = _mm256_set1_epi16(1);
+  __m256i a = _mm256_setzero_si256(), b = a;
+  const auto two_steps = [&](__m256i da, __m256i db) {
+    const __m256i q0 = four(q), q1 = four(q + 4);
+    a = accumulate(a, _mm256_shuffle_epi8(tables.first, da), q0);
+    b = accumulate(b, _mm256_shuffle_epi8(tables.first, db), q0);
+    a = accumulate(a, _mm256_shuffle_epi8(tables.second, da), q1);
+    b = accumulate(b, _mm256_shuffle_epi8(tables.second, db), q1);
+    q += 8;
+  };
+  for (size_t unit = 0; unit < Base3::kUnits; ++unit, w += Base3::kUnitBytes) {
+    prefetch(w + kAhead);
+    prefetch(w + kAhead + 64);
+    __m256i xa = load32(w), xb = load32(w + 32), ya = load32(w + 64), yb = load32(w + 96);
+#pragma GCC unroll 5
+    for (int k = 0; k < 5; ++k) {
+      const __m256i da = next_digit(&xa, &ya), db = next_digit(&xb, &yb);
+      two_steps(da, db);
+    }
+  }
+  prefetch(w + kAhead);
+  const __m256i last = load32(w), nibble = _mm256_set1_epi8(15);
+  two_steps(_mm256_and_si256(last, nibble), _mm256_and_si256(_mm256_srli_epi16(last, 4), nibble));
+  return {_mm256_madd_epi16(a, one), _mm256_madd_epi16(b, one)};
+}
+
+template <class Layout>
+void gemv(const uint8_t* tiles, size_t n_rows, size_t k, const ActRow* act, float* y) {
+  const size_t n_groups = k / Layout::kGroup;
+  alignas(32) float acc[8 * kRows];
+  for (size_t r = 0; r < n_rows; r += kRows) {
+    for (float& v : acc)
+      v = 0.0F;
+    const int8_t* q = act->q;
+    for (size_t g = 0; g < n_groups; ++g, tiles += Layout::kBytes, q += Layout::kGroup) {
+      const Sums sums = group_sums(Layout{}, tiles, q);
+      add_group(acc + g % 8 * kRows, sums.a, sums.b, tiles + Layout::kBytes - 2 * kRows,
+                act->isum[g], act->scale[g]);
+    }
+    store_rows(acc, y + r, n_rows - r < kRows ? n_rows - r : kRows);
+  }
+}
+
+inline void store_step(uint8_t* out, __m256i codes) {
+  _mm256_store_si256(reinterpret_cast<__m256i*>(out), codes);
+}
+
+/// One group as bytes: step after step, 64 bytes of 16 rows.
+template <size_t Group>
+inline void unpack_group(TwoBit<Group>, const uint8_t* w, uint8_t* steps) {
+  const __m256i low = _mm256_set1_epi8(3);
+  for (size_t at = 0; at < Group * kRows / 4; at += 64, w += 64, steps += 256) {
+    prefetch(w + kAhead);
+    for (size_t half = 0; half < 64; half += 32) {
+      const __m256i x = load32(w + half);
+      store_step(steps + half, _mm256_and_si256(x, low));
+      store_step(steps + 64 + half, _mm256_and_si256(_mm256_srli_epi16(x, 2), low));
+      store_step(steps + 128 + half, _mm256_and_si256(_mm256_srli_epi16(x, 4), low));
+      store_step(steps + 192 + half, _mm256_and_si256(_mm256_srli_epi16(x, 6), low));
+    }
+  }
+}
+
+inline void unpack_group(Base3, const uint8_t* w, uint8_t* steps) {
+  const DigitTables tables;
+  const auto two_steps = [&](uint8_t* out, __m256i digits) {
+    store_step(out, _mm256_shuffle_epi8(tables.first, digits));
+    store_step(out + 64, _mm256_shuffle_epi8(tables.second, digits));
+  };
+  for (size_t unit = 0; unit < Base3::kUnits; ++unit, w += Base3::kUnitBytes, steps += 640) {
+    prefetch(w + kAhead);
+    prefetch(w + kAhead + 64);
+    for (size_t half = 0; half < 64; half += 32) {
+      __m256i x = load32(w + half), y = load32(w + 64 + half);
+#pragma GCC unroll 5
+      for (size_t k = 0; k < 5; ++k)
+        two_steps(steps + 128 * k + half, next_digit(&x, &y));
+    }
+  }
+  prefetch(w + kAhead);
+  const __m256i last = load32(w), nibble = _mm256_set1_epi8(15);
+  two_steps(steps, _mm256_and_si256(last, nibble));
+  two_steps(steps + 32, _mm256_and_si256(_mm256_srli_epi16(last, 4), nibble));
+}
+
+/// Unpacked groups [first, first + n) of one tile times N activation rows; acc [N, 8, 16].
+template <class Layout, int N>
+void block_product(const uint8_t* steps, const uint8_t* scales, size_t first, size_t n,
+                   const ActRow* act, float* acc) {
+  constexpr size_t kGroup = Layout::kGroup;
+  const __m256i one = _mm256_set1_epi16(1);
+  const int8_t* q0 = act[0].q + first * kGroup;
+  const int8_t* q1 = act[N > 1 ? 1 : 0].q + first * kGroup;
+  const int8_t* q2 = act[N > 2 ? 2 : 0].q + first * kGroup;
+  const int8_t* q3 = act[N > 3 ? 3 : 0].q + first * kGroup;
+  for (size_t g = first; g < first + n; ++g, scales += Layout::kBytes) {
+    const __m256i zero = _mm256_setzero_si256();
+    __m256i a0 = zero, a1 = zero, a2 = zero, a3 = zero;
+    __m256i b0 = zero, b1 = zero, b2 = zero, b3 = zero;
+#pragma GCC unroll 4
+    for (size_t s = 0; s < kGroup; s += 4, steps += 64) {
+      const __m256i wa = load32(steps), wb = load32(steps + 32);
+      const __m256i x0 = four(q0 + s);
+      a0 = accumulate(a0, wa, x0);
+      b0 = accumulate(b0, wb, x0);
+      if constexpr (N > 1) {
+        const __m256i x1 = four(q1 + s);
+        a1 = accumulate(a1, wa, x1);
+        b1 = accumulate(b1, wb, x1);
+      }
+      if constexpr (N > 2) {
+        const __m256i x2 = four(q2 + s);
+        a2 = accumulate(a2, wa, x2);
+        b2 = accumulate(b2, wb, x2);
+      }
+      if constexpr (N > 3) {
+        const __m256i x3 = four(q3 + s);
+        a3 = accumulate(a3, wa, x3);
+        b3 = accumulate(b3, wb, x3);
+      }
+    }
+    const auto add = [&](int m, __m256i a, __m256i b) {
+      add_group(acc + (static_cast<size_t>(m) * 8 + g % 8) * kRows, _mm256_madd_epi16(a, one),
+                _mm256_madd_epi16(b, one), scales, act[m].isum[g], act[m].scale[g]);
+    };
+    add(0, a0, b0);
+    if constexpr (N > 1) add(1, a1, b1);
+    if constexpr (N > 2) add(2, a2, b2);
+    if constexpr (N > 3) add(3, a3, b3);
+    q0 += kGroup;
+    q1 += kGroup;
+    q2 += kGroup;
+    q3 += kGroup;
+  }
+}
+
+/// Columns of a tile that are unpacked at a time: 16 KiB. For few activation rows a single group,
+/// so that reading ahead goes on evenly while others are multiplied.
+constexpr size_t kChunk = 1024;
+constexpr size_t kFewRows = 16;
+
+struct Scratch {
+  alignas(64) uint8_t steps[kChunk * kRows];
+  float acc[kPackedColumns * 8 * kRows];
+};
+static_assert(sizeof(Scratch) <= kPackedScratchBytes);
+
+template <class Layout>
+void gemm(const uint8_t* tiles, size_t n_rows, size_t k, const ActRow* act, size_t n_act, float* y,
+          size_t y_stride, void* memory) {
+  constexpr size_t kGroup = Layout::kGroup;
+  const size_t per_chunk = n_act <= kFewRows ? 1 : kChunk / kGroup;
+  auto* scratch = static_cast<Scratch*>(memory);
+  const size_t n_groups = k / kGroup;
+  const size_t tile_bytes = n_groups * Layout::kBytes;
+  for (size_t m0 = 0; m0 < n_act; m0 += kPackedColumns) {
+    const size_t m_end = n_act - m0 < kPackedColumns ? n_act - m0 : kPackedColumns;
+    for (size_t r = 0; r < n_rows; r += kRows) {
+      const uint8_t* tile = tiles + r / kRows * tile_bytes;
+      for (size_t i = 0; i < m_end * 8 * kRows; ++i)
+        scratch->acc[i] = 0.0F;
+      for (size_t g = 0; g < n_groups; g += per_chunk) {
+        const size_t n = n_groups - g < per_chunk ? n_groups - g : per_chunk;
+        const uint8_t* w = tile + g * Layout::kBytes;
+        for (size_t i = 0; i < n; ++i)
+          unpack_group(Layout{}, w + i * Layout::kBytes, scratch->steps + i * kGroup * kRows);
+        const uint8_t* scales = w + Layout::kBytes - 2 * kRows;
+        for (size_t m = 0; m < m_end; m += 4) {
+          const ActRow* a = act + m0 + m;
+          float* acc = scratch->acc + m * 8 * kRows;
+          switch (m_end - m) {
+            case 1:
+              block_product<Layout, 1>(scratch->steps, scales, g, n, a, acc);
+              break;
+            case 2:
+              block_product<Layout, 2>(scratch->steps, scales, g, n, a, acc);
+              break;
+            case 3:
+              block_product<Layout, 3>(scratch->steps, scales, g, n, a, acc);
+              break;
+            default:
+              block_product<Layout, 4>(scratch->steps, scales, g, n, a, acc);
+          }
+        }
+      }
+      for (size_t m = 0; m < m_end; ++m)
+        store_rows(scratch->acc + m * 8 * kRows, y + (m0 + m) * y_stride + r,
+                   n_rows - r < kRows ? n_rows - r : kRows);
+    }
+  }
+}
+
+/// Codes and scales of one row of a tile.
+template <class Layout>
+void unpack_row(const uint8_t* tile, size_t row, size_t k, uint8_t* codes, float* scales) {
+  alignas(64) uint8_t steps[Layout::kGroup * kRows];
+  for (size_t g = 0; g < k / Layout::kGroup; ++g, tile += Layout::kBytes) {
+    unpack_group(Layout{}, tile, steps);
+    for (size_t s = 0; s < Layout::kGroup / 4; ++s, codes += 4)
+      __builtin_memcpy(codes, steps + s * 64 + row * 4, 4);
+    const uint8_t* half = tile + Layout::kBytes - 2 * kRows + 2 * row;
+    const int bits = half[0] | half[1] << 8;
+    scales[g] = _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(bits)));
+  }
+}
+
+template <class Layout>
+void set(KernelTable* table, IntFormat format) {
+  PackedKernels& packed = table->packed[format];
+  packed.gemv = gemv<Layout>;
+  packed.gemm = gemm<Layout>;
+  packed.unpack_row = unpack_row<Layout>;
+}
+
+}  // namespace
+
+void set_packed_products(KernelTable* table) {
+  set<TwoBit<64>>(table, kIntQ2_0);
+  set<TwoBit<128>>(table, kIntPQ2_0);
+  set<TwoBit<128>>(table, kIntTQ2_0);
+  set<Base3>(table, kIntPTQ1_0);
+  set<Base3>(table, kIntTQ1_0);
+}
+
+}  // namespace ts::avx2
