@@ -141,7 +141,7 @@ class Backend {
   /// All zero. InvalidArgument: a shape that is inconsistent; ResourceExhausted.
   virtual std::unique_ptr<RecurrentState> make_recurrent_state(const RecurrentShape& shape) = 0;
   /// Raw contents, state.bytes() long, for saving and restoring sequences. The byte layout is
-  /// private to the backend; sizes are equal for equal shapes.
+  /// private to the backend, of f32 values throughout; sizes are equal for equal shapes.
   virtual std::vector<std::byte> read_recurrent(const RecurrentState& state) = 0;
   /// InvalidArgument unless `bytes` is state.bytes() long.
   virtual void write_recurrent(RecurrentState& state, std::span<const std::byte> bytes) = 0;

@@ -39,7 +39,8 @@ bool MappedFile::is_open(const std::filesystem::path& path) noexcept {
   return files.ids.contains({status.st_dev, status.st_ino});
 }
 
-std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& path) {
+std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& path,
+                                                   const FilePurpose& purpose) {
   std::shared_ptr<MappedFile> file(new MappedFile());
   file->path_ = path;
   // O_NONBLOCK: a FIFO must be refused below, not waited for.
@@ -53,10 +54,10 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& 
   }
   if (!S_ISREG(status.st_mode)) {
     throw IoError(
-        fmt::format("{}: not a regular file; give the path of a model file", path.string()));
+        fmt::format("{}: not a regular file; give the path of a {}", path.string(), purpose.name));
   }
   if (status.st_size == 0) {
-    throw FormatError(fmt::format("{}: the file is empty; download it again", path.string()));
+    throw FormatError(fmt::format("{}: the file is empty; {}", path.string(), purpose.if_empty));
   }
   file->size_ = static_cast<size_t>(status.st_size);
   file->map(PROT_READ);

@@ -7,15 +7,23 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace ts {
+
+/// What a file is for, in messages about one that cannot be it.
+struct FilePurpose {
+  std::string_view name = "model file";             ///< "give the path of a <name>"
+  std::string_view if_empty = "download it again";  ///< what to do about one without content
+};
 
 class MappedFile {
  public:
   /// Maps `path`. Errors (missing, a directory, empty, unreadable) are IoError / FormatError that
   /// name the path and the reason.
-  static std::shared_ptr<const MappedFile> open(const std::filesystem::path& path);
+  static std::shared_ptr<const MappedFile> open(const std::filesystem::path& path,
+                                                const FilePurpose& purpose = {});
   /// A file of `size` zeros (at least one) that has no place in any directory; `name` stands for it
   /// in messages. Memory is taken when bytes are first written, and given back with the object.
   /// It differs from an opened file only in that writable_bytes() may be filled.

@@ -1,18 +1,22 @@
 #include "convert/convert.h"
 
+#include <string>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include <tensorsharp/error.hpp>
 
+#include "base/log.h"
 #include "convert/gguf_convert.h"
 #include "convert/hf_convert.h"
 
 namespace ts {
+namespace {
 
-ConvertReport convert_model(const std::filesystem::path& input, const std::filesystem::path& output,
-                            const ConvertOptions& options, const Progress& progress) {
+ConvertReport convert_any(const std::filesystem::path& input, const std::filesystem::path& output,
+                          const ConvertOptions& options, const Progress& progress) {
   namespace fs = std::filesystem;
   std::error_code ec;
   if (output.extension() != ".gguf")
@@ -23,6 +27,17 @@ ConvertReport convert_model(const std::filesystem::path& input, const std::files
   if (source_kind(input) == SourceKind::kCheckpoint)
     return convert_checkpoint(input, output, options, progress);
   return convert_gguf(input, output, options, progress);
+}
+
+}  // namespace
+
+ConvertReport convert_model(const std::filesystem::path& input, const std::filesystem::path& output,
+                            const ConvertOptions& options, const Progress& progress) {
+  WarningCollector warnings;
+  ConvertReport report = convert_any(input, output, options, progress);
+  for (std::string& line : warnings.take())
+    report.notes.push_back(std::move(line));
+  return report;
 }
 
 }  // namespace ts

@@ -9,6 +9,8 @@
 #include "base/quote_text.h"
 #include "convert/output_tensor.h"
 #include "format/gguf.h"
+#include "model/arch/registry.h"
+#include "model/hadamard_contract.h"
 
 namespace ts {
 namespace {
@@ -40,6 +42,18 @@ void note_residual_planes(const std::filesystem::path& input, std::vector<std::s
                     sidecar.filename().string()));
 }
 
+/// What a run would refuse because it must compute more than the tensors say is refused here as
+/// well: a copy would look sound. Other contents are the business of whoever runs the file.
+void check_meaning(const GgufFile& file, const std::string& architecture,
+                   std::vector<std::string>& notes) {
+  const auto contract = HadamardContract::read(file);
+  if (contract == nullptr && find_architecture(architecture) == nullptr)
+    notes.push_back(fmt::format(
+        "the architecture {} is not known to this version: tensors and metadata are carried over, "
+        "but whether they make a model was not checked",
+        quote_text(architecture)));
+}
+
 }  // namespace
 
 ModelSource open_gguf_source(const std::filesystem::path& input, const Progress& progress) {
@@ -51,6 +65,7 @@ ModelSource open_gguf_source(const std::filesystem::path& input, const Progress&
   source.architecture = file.metadata().get_string("general.architecture").value_or("");
   source.alignment = file.alignment();
   source.notes.assign(file.notes().begin(), file.notes().end());
+  check_meaning(file, source.architecture, source.notes);
   note_residual_planes(input, source.notes);
   source.metadata = Metadata(input.string());
   for (const auto& [key, value] : file.metadata().entries()) {

@@ -35,7 +35,8 @@ std::string show_json(const nlohmann::json& value) {
 }
 
 HfConfig HfConfig::read(const std::filesystem::path& directory) {
-  const auto file = MappedFile::open(directory / "config.json");
+  const auto file =
+      MappedFile::open(directory / "config.json", {.name = "JSON file of a checkpoint"});
   const auto bytes = file->bytes();
   return parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, file->path().string());
 }
@@ -58,9 +59,20 @@ HfConfig HfConfig::parse(std::string_view text, std::string source) {
     for (const auto& [key, value] : copy.items())
       config.values_[key] = value;
   }
+  config.refuse_encoder();
   if (config.model_class_.empty())
     config.fail("architectures", "missing, expected a list with the name of the model class");
   return config;
+}
+
+void HfConfig::refuse_encoder() const {
+  if (find("text_config") != nullptr || find("vocab_size") != nullptr) return;
+  for (const char* key : {"vision_config", "patch_size"}) {
+    if (find(key) == nullptr) continue;
+    refuse(key,
+           "there is neither text_config nor vocab_size beside it: these are the settings of an "
+           "image encoder, not of a language model\nconvert the directory of the whole model");
+  }
 }
 
 const nlohmann::json* HfConfig::find(std::string_view key) const {

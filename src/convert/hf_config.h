@@ -47,6 +47,9 @@ class HfConfig {
   [[noreturn]] void refuse(std::string_view key, const std::string& what) const;
 
  private:
+  /// Settings of the image part of a model without its text part: said as such.
+  void refuse_encoder() const;
+
   std::string source_, model_class_;
   nlohmann::json values_;
 };

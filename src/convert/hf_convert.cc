@@ -27,7 +27,7 @@ void write_sampling(const std::filesystem::path& directory, Metadata& metadata) 
   const auto path = directory / "generation_config.json";
   std::error_code ec;
   if (!std::filesystem::exists(path, ec)) return;
-  const auto file = MappedFile::open(path);
+  const auto file = MappedFile::open(path, {.name = "JSON file of a checkpoint"});
   const auto bytes = file->bytes();
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const nlohmann::json values = parse_json_limited(text, path.string());

@@ -154,9 +154,19 @@ class Mapper {
 
   void read_vocabulary_size() {
     const auto found = by_name_.find("model.embed_tokens.weight");
-    if (found == by_name_.end())
+    if (found == by_name_.end()) {
+      const std::string folder = std::filesystem::path(config_.source()).parent_path().string();
+      if (by_name_.empty() && !result_.skipped.empty())
+        throw FormatError(
+            fmt::format("{}: the {} tensors are all left out (first: {}: {}), but {} describes a "
+                        "language model\ndownload the files with its weights, too",
+                        folder, result_.skipped.size(), quote_text(result_.skipped.front().name),
+                        result_.skipped.front().reason, config_.source()));
       throw FormatError(
-          fmt::format("{}: the tensor model.embed_tokens.weight is missing", config_.source()));
+          fmt::format("{}: the tensor model.embed_tokens.weight is missing\nthe download is "
+                      "incomplete, or {} belongs to another checkpoint",
+                      folder, config_.source()));
+    }
     if (found->second->shape.size() != 2)
       throw FormatError(fmt::format("{}: {} is not a matrix", found->second->file.string(),
                                     quote_text(found->second->name)));

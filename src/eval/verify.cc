@@ -9,6 +9,7 @@
 
 #include <tensorsharp/engine.hpp>
 
+#include "base/log.h"
 #include "base/quote_text.h"
 #include "base/thread_pool.h"
 #include "codec/block_check.h"
@@ -26,6 +27,8 @@ constexpr size_t kForwardTokens = 8;
 constexpr double kForwardLimit = 1e-3;
 // Bytes of blocks one thread checks between two looks at the cancel flag.
 constexpr uint64_t kPieceBytes = uint64_t{1} << 22;
+// Level quick reads tensors up to this size: the float ones of recurrent layers and all vectors.
+constexpr uint64_t kSmallTensorBytes = uint64_t{1} << 20;
 
 class Verifier {
  public:
@@ -39,12 +42,16 @@ class Verifier {
       report_.notes.push_back({{}, {}, note});
     check_tensors();
     check_tokenizer();
+    const bool full = options_.level == VerifyLevel::kFull;
+    const size_t n_before = report_.problems.size();
+    check_blocks_of_all(full ? UINT64_MAX : kSmallTensorBytes);
+    values_are_numbers_ = report_.problems.size() == n_before;
     check_architecture();
-    if (options_.level == VerifyLevel::kFull) {
-      check_blocks_of_all();
-      // A file already known to be unsound is not run.
-      if (report_.ok()) check_forward();
-    }
+    // A file already known to be unsound is not run.
+    if (full && report_.ok()) check_forward();
+    if (!full) report_.n_blocks = 0;
+    for (std::string& line : warnings_.take())
+      note({}, std::move(line));
     return std::move(report_);
   }
 
@@ -134,19 +141,25 @@ class Verifier {
   void check_architecture() {
     guarded([&] {
       report_.architecture = file_->metadata().get_string("general.architecture").value_or("");
-      (void)load_model(file_, nullptr);
+      // Values that are no numbers have been reported with their places.
+      if (values_are_numbers_) {
+        check_model(file_);
+      } else {
+        (void)load_model(file_, nullptr);
+      }
     });
   }
 
-  void check_blocks_of_all() {
+  void check_blocks_of_all(uint64_t max_bytes) {
     ThreadPool pool(std::max(1, options_.n_threads));
     uint64_t total = 0, done = 0;
+    const auto is_skipped = [&](const TensorEntry& tensor) {
+      return find_codec(tensor.type) == nullptr || tensor.data.empty() || tensor.bytes > max_bytes;
+    };
     for (const TensorEntry& tensor : file_->tensors())
-      total += tensor.bytes;
+      total += is_skipped(tensor) ? 0 : tensor.bytes;
     for (const TensorEntry& tensor : file_->tensors()) {
-      const Codec* codec = find_codec(tensor.type);
-      if (codec == nullptr || tensor.data.empty()) continue;
-      check_blocks_of(tensor, *codec, pool, done, total);
+      if (!is_skipped(tensor)) check_blocks_of(tensor, *find_codec(tensor.type), pool, done, total);
     }
     for (const auto& part : file_->parts())
       part->check_not_truncated();
@@ -233,11 +246,13 @@ class Verifier {
     });
   }
 
+  WarningCollector warnings_;  // whatever a run would warn of is a note here
   std::filesystem::path path_;
   VerifyOptions options_;
   const Progress& progress_;
   std::shared_ptr<const GgufFile> file_;
   VerifyReport report_;
+  bool values_are_numbers_ = true;
 };
 
 }  // namespace

@@ -13,8 +13,9 @@
 namespace ts {
 
 enum class VerifyLevel {
-  kQuick,  ///< structure, bounds, tokenizer, the architecture's tensors; reads the header only
-  kFull,   ///< also every block of every tensor and a forward pass of 8 tokens against `ref`
+  /// Structure, bounds, tokenizer, the architecture's tensors, and the values of the small ones.
+  kQuick,
+  kFull,  ///< also every block of every tensor and a forward pass of 8 tokens against `ref`
 };
 
 struct VerifyOptions {
@@ -31,7 +32,7 @@ struct VerifyFinding {
 
 struct VerifyReport {
   std::vector<VerifyFinding> problems;  ///< empty = the file is sound
-  std::vector<VerifyFinding> notes;     ///< legal, yet worth telling
+  std::vector<VerifyFinding> notes;     ///< legal, yet worth telling: what a run warns of, too
   std::string architecture;             ///< empty when the file names none
   uint64_t n_tensors = 0;
   uint64_t n_blocks = 0;  ///< looked at; 0 at level quick

@@ -146,7 +146,7 @@ class SafetensorsParser {
   }
 
   void open_index(const fs::path& index_path) {
-    const auto file = MappedFile::open(index_path);
+    const auto file = MappedFile::open(index_path, {.name = "JSON file of a checkpoint"});
     const std::string source = index_path.string();
     JsonLimits limits;
     limits.max_bytes = kSafetensorsMaxHeaderBytes;
@@ -227,7 +227,7 @@ class SafetensorsParser {
   }
 
   void add_file(const fs::path& path) {
-    auto part = MappedFile::open(path);
+    auto part = MappedFile::open(path, {.name = "safetensors file"});
     add(part->bytes(), path);
     part->check_not_truncated();
     file_->parts_.push_back(std::move(part));

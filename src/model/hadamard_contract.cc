@@ -4,6 +4,7 @@
 #include <array>
 #include <span>
 #include <utility>
+#include <variant>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -14,6 +15,7 @@
 #include "base/quote_text.h"
 #include "codec/codec.h"
 #include "hadamard/transform.h"
+#include "model/required_features.h"
 
 namespace ts {
 namespace {
@@ -31,6 +33,8 @@ constexpr std::array<std::string_view, 11> kKeys = {
     "sign_values",   "weight_names", "inverse_weight_names",
     "gdn_v_grouped", "tied_output"};
 
+constexpr std::array<std::string_view, 2> kOutputKeys = {"block_size", "weight_names"};
+
 /// Kinds of layer matrices that may be listed at all; the tensor loader further insists that the
 /// architecture really rotates the input of each listed one.
 constexpr std::array<std::string_view, 17> kKinds = {
@@ -44,6 +48,17 @@ constexpr std::array<std::string_view, 5> kArchitectures = {"llama", "qwen2", "q
                                                             "qwen35"};
 
 constexpr int64_t kMaxCount = int64_t{1} << 31;
+// Bounds on the signs, far above any model: as wide as the widest row that a configuration may
+// state, and a few dozen widths. Signs that no matrix uses cost memory all the same.
+constexpr int64_t kMaxSignWidth = int64_t{1} << 24;
+constexpr size_t kMaxSignWidths = 64;
+constexpr size_t kMaxSigns = size_t{1} << 26;
+
+bool is_unknown(std::string_view key, std::string_view prefix,
+                std::span<const std::string_view> known) {
+  key.remove_prefix(prefix.size());
+  return std::find(known.begin(), known.end(), key) == known.end();
+}
 
 /// "output.weight" or "blk.<digits>.<kind>.weight".
 bool may_be_listed(std::string_view name) {
@@ -69,14 +84,18 @@ class ContractReader {
     bool has_input = false, has_output = false;
     std::vector<std::string> unknown;
     for (const auto& [key, value] : md_.entries()) {
-      if (key.starts_with(kOutputPrefix)) has_output = true;
-      if (!key.starts_with(kPrefix)) continue;
-      has_input = true;
-      const std::string_view rest = std::string_view(key).substr(kPrefix.size());
-      if (std::find(kKeys.begin(), kKeys.end(), rest) == kKeys.end())
+      const bool input = key.starts_with(kPrefix), output = key.starts_with(kOutputPrefix);
+      if ((input && is_unknown(key, kPrefix, kKeys)) ||
+          (output && is_unknown(key, kOutputPrefix, kOutputKeys)))
         unknown.push_back(quote_text(key));
+      has_input = has_input || input;
+      has_output = has_output || output;
     }
-    if (!has_input && !has_output) return nullptr;
+    check_requirement(has_output);
+    if (!has_input && !has_output) {
+      warn_if_unstated();
+      return nullptr;
+    }
     if (!unknown.empty()) {
       constexpr size_t kShown = 5;
       const auto shown = std::span(unknown).first(std::min(kShown, unknown.size()));
@@ -109,6 +128,30 @@ class ContractReader {
         "{}: {}: {}\nthe weights are stored rotated and would give nonsense without this rotation; "
         "a newer version may know it",
         md_.source(), name, what));
+  }
+
+  /// Output-side rotations and the feature that stands for them: both, or neither.
+  void check_requirement(bool has_output) const {
+    const std::vector<std::string> features = read_required_features(md_);
+    const bool required =
+        std::find(features.begin(), features.end(), kRequiresOutputRotation) != features.end();
+    if (required == has_output) return;
+    if (required)
+      fail("tensorsharp.requires",
+           fmt::format("names {}, but the keys {}* are missing; they were lost in a conversion",
+                       kRequiresOutputRotation, kOutputPrefix));
+    fail("tensorsharp.requires", fmt::format("does not name {}, which a file with {}* keys needs",
+                                             kRequiresOutputRotation, kOutputPrefix));
+  }
+
+  /// Matrices of the types made for rotated weights, in a file that does not say they are rotated.
+  void warn_if_unstated() const {
+    for (const TensorEntry& t : file_.tensors()) {
+      if (t.type != TypeId::kPQ2_0 && t.type != TypeId::kPTQ1_0) continue;
+      log_warning(fmt::format("{}: {} weights without prism.hadamard.* keys: taken as not rotated",
+                              md_.source(), type_name(t.type)));
+      return;
+    }
   }
 
   void read_architecture() {
@@ -179,6 +222,8 @@ class ContractReader {
       unsupported(key("sign_mode"),
                   fmt::format("found {}, expected identity or explicit", quote_text(mode)));
     contract_->explicit_signs_ = true;
+    require_length(widths_key, kMaxSignWidths);
+    require_length(values_key, kMaxSigns);
     const auto widths = md_.get_ints(widths_key, INT64_MIN, INT64_MAX);
     if (!widths || widths->empty())
       fail(widths_key, "the key is missing or empty, but sign_mode is explicit");
@@ -187,10 +232,10 @@ class ContractReader {
     const auto have = static_cast<int64_t>(values->size());
     int64_t total = 0;
     for (const int64_t width : *widths) {
-      if (width < 1 || width > kMaxCount || width % contract_->block_ != 0)
-        fail(widths_key,
-             fmt::format("found a width of {}, expected a positive multiple of the block {}", width,
-                         contract_->block_));
+      if (width < 1 || width > kMaxSignWidth || width % contract_->block_ != 0)
+        fail(widths_key, fmt::format("found a width of {}, expected a positive multiple of the "
+                                     "block {}, at most {}",
+                                     width, contract_->block_, kMaxSignWidth));
       if (signs_.contains(width))
         fail(widths_key, fmt::format("the width {} is listed twice", width));
       if (width > have - total)
@@ -209,6 +254,14 @@ class ContractReader {
       fail(values_key,
            fmt::format("found {} values, expected the sum of sign_widths, {}", have, total));
     contract_->widths_ = *widths;
+  }
+
+  /// Before a list is copied.
+  void require_length(const std::string& name, size_t most) const {
+    const MetadataValue* value = md_.find(name);
+    const auto* array = value == nullptr ? nullptr : std::get_if<MetadataArray>(&value->value);
+    if (array != nullptr && array->size() > most)
+      fail(name, fmt::format("found {} elements, expected at most {}", array->size(), most));
   }
 
   std::vector<std::string> read_names(const std::string& name, bool required) const {
@@ -351,11 +404,6 @@ class ContractReader {
       contract_->rotations_[name].output = shared;
     }
     contract_->n_outputs_ = names.size();
-    const MetadataValue* needs = md_.find("tensorsharp.requires");
-    if (needs == nullptr)
-      fail("tensorsharp.requires",
-           fmt::format("the key is missing, expected {} in a file with output-side rotations",
-                       kRequiresOutputRotation));
   }
 
   const GgufFile& file_;

@@ -28,15 +28,13 @@ struct WeightRotations {
   std::shared_ptr<const Rotation> rows;
 };
 
-/// Value of tensorsharp.requires in files with output-side rotations.
-inline constexpr std::string_view kRequiresOutputRotation = "output_rotation";
-
 /// Immutable.
 class HadamardContract {
  public:
-  /// Reads and checks the keys against the file's tensors; null when the file has none of them.
-  /// Errors: FormatError (a rule is broken; key and tensor are named), Unsupported (a version,
-  /// transform, block or architecture this version cannot compute).
+  /// Reads and checks the keys against the file's tensors; null when the file has none of them
+  /// (with a warning when it has matrices of the types made for rotated weights). Errors:
+  /// FormatError (a rule is broken; key and tensor are named), Unsupported (a version, transform,
+  /// block or architecture this version cannot compute).
   static std::shared_ptr<const HadamardContract> read(const GgufFile& file);
 
   /// The one place that says how a tensor is stored.

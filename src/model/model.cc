@@ -7,11 +7,10 @@
 
 #include <tensorsharp/error.hpp>
 
-#include "base/log.h"
 #include "base/quote_text.h"
-#include "codec/codec.h"
 #include "model/arch/registry.h"
 #include "model/hadamard_contract.h"
+#include "model/required_features.h"
 
 namespace ts {
 namespace {
@@ -33,20 +32,7 @@ void check_kind(const Metadata& metadata) {
         fmt::format("{}: general.type is {}: this is not a model by itself; give the "
                     "model file it belongs to",
                     metadata.source(), quote_text(type)));
-  if (const MetadataValue* needs = metadata.find("tensorsharp.requires"); needs != nullptr) {
-    std::vector<std::string> features;
-    if (const auto* text = std::get_if<std::string>(&needs->value))
-      features = {*text};
-    else if (const std::vector<std::string>* list = metadata.get_strings("tensorsharp.requires"))
-      features = *list;
-    for (const std::string& feature : features) {
-      if (feature == kRequiresOutputRotation) continue;
-      throw Unsupported(
-          fmt::format("{}: tensorsharp.requires names {}, which this version does not have; use a "
-                      "newer version",
-                      metadata.source(), quote_text(feature)));
-    }
-  }
+  (void)read_required_features(metadata);
 }
 
 const Architecture& require_architecture(const Metadata& metadata, std::string& name) {
@@ -70,16 +56,6 @@ const Architecture& require_architecture(const Metadata& metadata, std::string& 
                                 metadata.source(), quote_text(name), supported_names()));
 }
 
-/// Matrices of the types made for rotated weights, in a file that does not say they are rotated.
-void warn_if_rotation_unstated(const GgufFile& file) {
-  for (const TensorEntry& t : file.tensors()) {
-    if (t.type != TypeId::kPQ2_0 && t.type != TypeId::kPTQ1_0) continue;
-    log_warning(fmt::format("{}: {} weights without prism.hadamard.* keys: taken as not rotated",
-                            file.path().string(), type_name(t.type)));
-    return;
-  }
-}
-
 }  // namespace
 
 StateLayout Model::state_layout(int64_t capacity, KvType kv_type) const {
@@ -94,8 +70,10 @@ StateLayout Model::state_layout(int64_t capacity, KvType kv_type) const {
   return layout;
 }
 
-std::unique_ptr<const Model> load_model(std::shared_ptr<const GgufFile> file, Backend* backend,
-                                        const Progress* progress) {
+namespace {
+
+std::unique_ptr<const Model> load(const std::shared_ptr<const GgufFile>& file, Backend* backend,
+                                  VectorValues values, const Progress* progress) {
   const Metadata& metadata = file->metadata();
   check_kind(metadata);
   std::string name;
@@ -107,10 +85,21 @@ std::unique_ptr<const Model> load_model(std::shared_ptr<const GgufFile> file, Ba
   const auto contract = HadamardContract::read(*file);
   const ConfigReader reader(metadata, name);
   auto model = architecture.create(reader, embedding->shape[1]);
-  TensorLoader loader(file, backend, progress, contract);
+  TensorLoader loader(file, backend, progress, contract, values);
   model->load(loader, *file, backend);
-  if (backend != nullptr && contract == nullptr) warn_if_rotation_unstated(*file);
   return model;
+}
+
+}  // namespace
+
+std::unique_ptr<const Model> load_model(std::shared_ptr<const GgufFile> file, Backend* backend,
+                                        const Progress* progress) {
+  return load(file, backend, backend == nullptr ? VectorValues::kSkipped : VectorValues::kRead,
+              progress);
+}
+
+void check_model(std::shared_ptr<const GgufFile> file) {
+  (void)load(file, nullptr, VectorValues::kRead, nullptr);
 }
 
 }  // namespace ts

@@ -78,4 +78,8 @@ class Model {
 std::unique_ptr<const Model> load_model(std::shared_ptr<const GgufFile> file, Backend* backend,
                                         const Progress* progress = nullptr);
 
+/// The same checks as load_model() with a null backend, and those that a load makes of the values
+/// of vectors and tables. Matrices are not read.
+void check_model(std::shared_ptr<const GgufFile> file);
+
 }  // namespace ts

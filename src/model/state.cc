@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -220,6 +221,33 @@ class SnapshotReader {
   std::span<const std::byte> rest_;
 };
 
+/// Whether no element, of `Word`s with an exponent of all ones for NaN and infinity, is one of
+/// them.
+template <typename Word, Word kExponent>
+bool all_finite(std::span<const std::byte> bytes) {
+  bool finite = true;
+  for (size_t at = 0; at + sizeof(Word) <= bytes.size(); at += sizeof(Word)) {
+    Word word = 0;
+    std::memcpy(&word, bytes.data() + at, sizeof word);
+    finite = finite && (word & kExponent) != kExponent;
+  }
+  return finite;
+}
+
+void require_finite(bool finite, std::string_view what) {
+  if (!finite)
+    throw InvalidArgument(fmt::format("the saved sequence holds NaN or infinity in {}", what));
+}
+
+/// Some kernels turn NaN into ordinary numbers: what comes from outside is checked before its use.
+/// (8-bit caches are not: their scales lie as the backend likes.)
+void require_finite_kv(std::span<const std::byte> bytes, KvType type) {
+  if (type == KvType::kF32)
+    require_finite(all_finite<uint32_t, 0x7F800000U>(bytes), "its keys and values");
+  if (type == KvType::kF16)
+    require_finite(all_finite<uint16_t, 0x7C00U>(bytes), "its keys and values");
+}
+
 }  // namespace
 
 // Layout: keys and values of the attention layers; the recurrent states; with recurrent layers, the
@@ -260,10 +288,14 @@ void State::restore(std::span<const std::byte> bytes, int64_t length) {
       if (!cache) continue;
       keys_and_values.push_back(
           reader.take(backend_.read_kv(*cache, 0, 1).size() * static_cast<size_t>(length)));
+      require_finite_kv(keys_and_values.back(), layout_.kv_type);
     }
     const auto take_states = [&](auto&& sink) {
       for (const auto& state : recurrent_) {
-        if (state) sink(reader.take(static_cast<size_t>(state->bytes())));
+        if (!state) continue;
+        const auto part = reader.take(static_cast<size_t>(state->bytes()));
+        require_finite(all_finite<uint32_t, 0x7F800000U>(part), "its recurrent state");
+        sink(part);
       }
     };
     take_states([&](std::span<const std::byte> part) { states.push_back(part); });

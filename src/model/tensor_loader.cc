@@ -30,11 +30,12 @@ bool is_float_type(TypeId type) {
 
 TensorLoader::TensorLoader(std::shared_ptr<const GgufFile> file, Backend* backend,
                            const Progress* progress,
-                           std::shared_ptr<const HadamardContract> contract)
+                           std::shared_ptr<const HadamardContract> contract, VectorValues values)
     : file_(std::move(file)),
       backend_(backend),
       progress_(progress),
-      contract_(std::move(contract)) {}
+      contract_(std::move(contract)),
+      values_(values) {}
 
 const TensorEntry& TensorLoader::require(const std::string& name, int64_t ne0, int64_t ne1) {
   const TensorEntry* entry = file_->find(name);
@@ -89,7 +90,7 @@ std::vector<float> TensorLoader::table(const std::string& name, int64_t n_cols, 
     throw Unsupported(fmt::format("{}: tensor {} has type {}, expected f32, f16 or bf16", source(),
                                   name, type_name(entry.type)));
   vector_bytes_ += static_cast<uint64_t>(size) * sizeof(float);
-  if (backend_ == nullptr) return {};
+  if (values_ == VectorValues::kSkipped) return {};
   std::vector<float> values(static_cast<size_t>(size));
   find_codec(entry.type)->decode(entry.data.data(), values.data(), values.size());
   const auto bad =
@@ -157,7 +158,7 @@ void TensorLoader::finish() const {
                       source(), quote_text(name),
                       file_->metadata().get_string("general.architecture").value_or("?")));
     }
-    if (backend_ != nullptr) contract_->warn_of_unlisted(*file_, used);
+    contract_->warn_of_unlisted(*file_, used);
   }
   for (const TensorEntry& entry : file_->tensors()) {
     if (declared_.contains(entry.name)) continue;

@@ -21,16 +21,19 @@
 
 namespace ts {
 
+/// Whether the values of vectors and tables are read, checked and handed out. Else they come back
+/// empty.
+enum class VectorValues { kSkipped, kRead };
+
 enum class Bias { kNone, kOptional, kRequired };
 
 class TensorLoader {
  public:
   /// With a null backend everything is declared and checked, but nothing is loaded: matrices come
-  /// back null. `progress` may be null; `contract` says which matrices are stored rotated (null =
-  /// none).
-  TensorLoader(std::shared_ptr<const GgufFile> file, Backend* backend,
-               const Progress* progress = nullptr,
-               std::shared_ptr<const HadamardContract> contract = nullptr);
+  /// back null, and vectors empty where `values` says so. `progress` may be null;
+  /// `contract` says which matrices are stored rotated (null = none).
+  TensorLoader(std::shared_ptr<const GgufFile> file, Backend* backend, const Progress* progress,
+               std::shared_ptr<const HadamardContract> contract, VectorValues values);
 
   /// The file, for messages.
   std::string source() const { return file_->path().string(); }
@@ -80,6 +83,7 @@ class TensorLoader {
   Backend* backend_;
   const Progress* progress_;
   std::shared_ptr<const HadamardContract> contract_;
+  VectorValues values_;
   std::vector<std::string> used_;
   std::unordered_set<std::string> declared_;
   std::vector<const Weight*> weights_;

@@ -354,10 +354,17 @@ std::vector<int32_t> EngineImpl::tokenize_chat(std::span<const ChatMessage> mess
   return ids;
 }
 
-void EngineImpl::explain_non_finite(std::span<const int32_t> ids, const std::string& what) const {
+void EngineImpl::explain_non_finite(std::span<const int32_t> ids, const std::string& what,
+                                    const std::string& restored_from) const {
   log_info("looking for the tensor that makes the logits non-finite");
   auto cause = find_non_finite_weight(*file_, *model_);
   if (!cause && !ids.empty()) cause = find_non_finite_activation(*model_, *backend_, ids, kv_type_);
+  if (!cause && !restored_from.empty())
+    throw FormatError(
+        fmt::format("{}: {}: the saved session is damaged, the model is not: from the beginning "
+                    "the same tokens "
+                    "give finite numbers\nbegin a new session",
+                    restored_from, what));
   throw FormatError(fmt::format(
       "{}: {}: {}\nthe file is damaged or was quantized badly; download or convert it again",
       info_.path, what,

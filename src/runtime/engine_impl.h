@@ -47,8 +47,10 @@ class EngineImpl final : public Engine {
   int64_t chunk() const noexcept { return chunk_; }
   uint64_t checkpoint_bytes() const noexcept { return checkpoint_bytes_; }
   /// Searches tensors, then intermediate results of `ids`, for what made a logit NaN or infinite;
-  /// always throws FormatError.
-  [[noreturn]] void explain_non_finite(std::span<const int32_t> ids, const std::string& what) const;
+  /// always throws FormatError. Where both are finite, a saved session that the computation went on
+  /// from (`restored_from`, or empty) is to blame.
+  [[noreturn]] void explain_non_finite(std::span<const int32_t> ids, const std::string& what,
+                                       const std::string& restored_from) const;
   /// Warns once when decoding keeps reading weights from the disk.
   void note_page_faults(int64_t faults, int64_t n_tokens) const;
   /// Identifies model and cache layout, for saved sessions.

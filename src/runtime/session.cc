@@ -52,6 +52,7 @@ void SessionImpl::truncate(int64_t length) {
         fmt::format("cannot cut a sequence of {} tokens to {} tokens", position(), length));
   if (length < state_.length()) state_.truncate(length);
   tokens_.resize(static_cast<size_t>(length));
+  if (length == 0) restored_from_.clear();
 }
 
 int64_t SessionImpl::rewind_target(int64_t length) const {
@@ -115,7 +116,7 @@ void SessionImpl::append(std::span<const int32_t> ids, std::span<float> logits, 
       std::vector<int32_t> sequence = tokens_;
       sequence.insert(sequence.end(), request.ids.begin(), request.ids.end());
       tokens_.resize(static_cast<size_t>(state_.length()));
-      engine_->explain_non_finite(sequence, error.what());
+      engine_->explain_non_finite(sequence, error.what(), restored_from_);
     } catch (...) {
       tokens_.resize(static_cast<size_t>(state_.length()));  // it may have lost the sequence
       throw;
@@ -287,6 +288,7 @@ std::unique_ptr<Session> SessionImpl::fork() const {
   auto copy = std::make_unique<SessionImpl>(engine_);
   copy->state_.copy_from(state_);
   copy->tokens_ = tokens_;
+  copy->restored_from_ = restored_from_;
   return copy;
 }
 

@@ -89,7 +89,9 @@ void SessionImpl::save(const std::string& path, bool overwrite, std::string_view
 }
 
 std::string SessionImpl::load(const std::string& path) {
-  const auto file = MappedFile::open(path);
+  const auto file = MappedFile::open(
+      path, {.name = "session saved with --save-session",
+             .if_empty = "it is no saved session; save it again, or begin a new session"});
   const auto bytes = file->bytes();
   Reader reader(bytes, path);
   if (reader.take_text(kMagic.size()) != kMagic)
@@ -132,6 +134,7 @@ std::string SessionImpl::load(const std::string& path) {
     damaged(error.what());
   }
   tokens_ = std::move(tokens);
+  restored_from_ = path;
   return {reinterpret_cast<const char*>(note.data()), note.size()};
 }
 

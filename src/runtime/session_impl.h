@@ -51,6 +51,8 @@ class SessionImpl final : public Session {
   Workspace workspace_;
   /// The sequence. The state may cover only its beginning: the rest is computed when it is needed.
   std::vector<int32_t> tokens_;
+  /// The file that the state, or its beginning, was read from; empty = it was computed here.
+  std::string restored_from_;
 };
 
 }  // namespace ts

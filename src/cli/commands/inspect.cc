@@ -5,7 +5,9 @@
 
 #include <tensorsharp/engine.hpp>
 
+#include "base/log.h"
 #include "base/quote_text.h"
+#include "base/sha256.h"
 #include "cli/commands/commands.h"
 #include "cli/commands/inspect_data.h"
 #include "cli/metadata_output.h"
@@ -153,7 +155,7 @@ class InspectCommand : public Command {
     for (const auto& [key, value] : file.metadata().entries()) {
       metadata[key] = metadata_to_json(value, max_elems);
       if (key.starts_with(kHadamardPrefix))
-        hadamard[key.substr(kHadamardPrefix.size())] = metadata_to_json(value, SIZE_MAX);
+        hadamard[key.substr(kHadamardPrefix.size())] = rotation_value(value, max_elems);
     }
     ordered_json types = ordered_json::array();
     for (const auto& [type, total] : totals.by_type) {
@@ -175,7 +177,12 @@ class InspectCommand : public Command {
       if (find_codec(tensor->type) == nullptr) row["bytes"] = nullptr;
       tensors.push_back(std::move(row));
     }
+    WarningCollector warnings;
     std::string memory_problem;
+    ordered_json memory_rows = memory(memory_problem);
+    std::vector<std::string> notes(file.notes().begin(), file.notes().end());
+    for (std::string& line : warnings.take())
+      notes.push_back(std::move(line));
     ordered_json result = {
         {"path", file.path().string()},
         {"gguf_version", file.version()},
@@ -187,13 +194,36 @@ class InspectCommand : public Command {
         {"types", std::move(types)},
         {"tokenizer", tokenizer_of(file)},
         {"hadamard", std::move(hadamard)},
-        {"memory", memory(memory_problem)},
-        {"notes", std::vector<std::string>(file.notes().begin(), file.notes().end())},
+        {"memory", std::move(memory_rows)},
+        {"notes", std::move(notes)},
         {"metadata", std::move(metadata)},
         {"tensors", std::move(tensors)},
     };
     if (!memory_problem.empty()) result["memory_problem"] = memory_problem;
     return result;
+  }
+
+  /// Long lists in short form with a digest, so that files can be compared: SHA-256 of the
+  /// elements, integers as 8 bytes each with the lowest first, strings as they are with a zero
+  /// after each.
+  static ordered_json rotation_value(const MetadataValue& value, size_t max_elems) {
+    ordered_json out = metadata_to_json(value, max_elems);
+    const auto* array = std::get_if<MetadataArray>(&value.value);
+    if (array == nullptr || array->size() <= max_elems) return out;
+    std::string bytes;
+    if (const auto* integers = std::get_if<std::vector<int64_t>>(&array->data)) {
+      for (const int64_t integer : *integers) {
+        for (int shift = 0; shift < 64; shift += 8)
+          bytes += static_cast<char>(static_cast<uint64_t>(integer) >> shift & 0xFF);
+      }
+    } else if (const auto* strings = std::get_if<std::vector<std::string>>(&array->data)) {
+      for (const std::string& text : *strings)
+        bytes.append(text).push_back('\0');
+    } else {
+      return out;
+    }
+    out["sha256"] = sha256_hex(std::as_bytes(std::span(bytes)));
+    return out;
   }
 
   /// Null when the key is absent or no string: inspection shows what there is.
@@ -257,13 +287,13 @@ class InspectCommand : public Command {
       out += fmt::format("note: {} cannot be read by this version{}{}\n", type_name(type),
                          advice.empty() ? "" : ": ", advice);
     }
-    out += rotation_text(file);
+    out += rotation_text(file, full_);
     out += memory_text();
     return out;
   }
 
   /// What the keys say in one line, or why a run would refuse them; then the keys.
-  static std::string rotation_text(const GgufFile& file) {
+  static std::string rotation_text(const GgufFile& file, bool full) {
     std::string out;
     try {
       const auto contract = HadamardContract::read(file);
@@ -274,7 +304,8 @@ class InspectCommand : public Command {
     }
     for (const auto& [key, value] : file.metadata().entries()) {
       if (key.starts_with(kHadamardPrefix))
-        out += fmt::format("  {} = {}\n", printable(key), metadata_to_text(value, 4, 60));
+        out += fmt::format("  {} = {}\n", printable(key),
+                           metadata_to_text(value, full ? SIZE_MAX : 4, full ? SIZE_MAX : 60));
     }
     return out;
   }

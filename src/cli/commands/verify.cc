@@ -40,7 +40,8 @@ class VerifyCommand : public Command {
   VerifyCommand()
       : Command("verify",
                 "Checks a model file. Level quick: structure, bounds, tokenizer, the "
-                "architecture's tensors. Level full: also every block (finite scales, legal codes, "
+                "architecture's tensors and the values of its small ones. Level full: also every "
+                "block (finite scales, legal codes, "
                 "same bytes after decoding and encoding) and a forward pass of 8 tokens against "
                 "the reference kernels. Exit status 1 when something is wrong.",
                 "tensorsharp verify model.gguf\n"

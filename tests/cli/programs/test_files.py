@@ -1,5 +1,6 @@
 """inspect, verify, tokenize, plan and convert on good and bad files."""
 
+import hashlib
 import json
 import os
 import pathlib
@@ -46,6 +47,17 @@ class Inspect(Case):
         self.assertIn("prism.hadamard.sign_mode", text)
         hadamard = run("inspect", path, "--json").json()["hadamard"]
         self.assertEqual(hadamard["sign_mode"], "explicit")
+        # Signs are abridged, too; a digest tells them apart.
+        signs = hadamard["sign_values"]
+        full = run("inspect", path, "--json", "--full").json()["hadamard"]["sign_values"]
+        self.assertEqual(signs["length"], len(full))
+        self.assertEqual(signs["first"], full[:64])
+        self.assertGreater(len(full), 64)
+        self.assertEqual(set(full), {-1, 1})
+        self.assertEqual(signs["sha256"],
+                         hashlib.sha256(struct.pack(f"<{len(full)}q", *full)).hexdigest())
+        shown = self.expect_success(run("inspect", path, "--full")).text
+        self.assertIn(", ".join(map(str, full)), shown)
 
     def test_unknown_tensor_types_are_listed(self):
         file = model()
@@ -129,7 +141,8 @@ class Verify(Case):
         file = model()
         file.set(place["offset"] + 4 * 1000, "I", 0x7FC00000)
         path = file.write(self.folder / "nan.gguf")
-        self.assertEqual(run("verify", path).status, 0)  # quick reads no data
+        (problem,) = run("verify", path, "--json").json()["problems"]  # it is small: quick reads it
+        self.assertEqual(problem["offset"], place["offset"] + 4000)
         outcome = run("verify", path, "--level", "full", "--json")
         self.assertEqual(outcome.status, 1)
         (problem,) = outcome.json()["problems"]
@@ -291,6 +304,24 @@ class Convert(Case):
         self.expect_success(run("verify", out, "--level", "full"))
         self.expect_failure(run("convert", TESTDATA / "hf/llama", out), 2, "out.gguf")
         self.expect_success(run("convert", TESTDATA / "hf/llama", out, "--force"))
+
+    def test_warnings_are_part_of_the_report(self):
+        out = self.folder / "plain.gguf"
+        rotated = (TESTDATA / "qwen35" / "folded_ptq1_0.gguf").read_bytes()
+        path = self.folder / "lost.gguf"
+        # The keys under other names: the same bytes without a rotation.
+        path.write_bytes(rotated.replace(b"prism.hadamard.", b"prism.hadamart."))
+        for command in (["convert", path, out, "--json"], ["inspect", path, "--json"],
+                        ["verify", path, "--json"]):
+            outcome = self.expect_success(run(*command))
+            self.assertIn("without prism.hadamard.* keys", "\n".join(
+                n if isinstance(n, str) else n["what"] for n in outcome.json()["notes"]))
+            self.assertNotIn("warning", outcome.stderr)
+        # One key under another name: refused.
+        path.write_bytes(rotated.replace(b"prism.hadamard.version", b"prism.hadamard.versiox"))
+        outcome = run("convert", path, self.folder / "x.gguf")
+        self.expect_failure(outcome, 3, "lost.gguf", "prism.hadamard.version")
+        self.assertFalse((self.folder / "x.gguf").exists())
 
     def test_loss_is_refused_unless_wanted(self):
         out = self.folder / "small.gguf"

@@ -143,7 +143,7 @@ class Run(Case):
         self.assertGreater(longer["prompt_tokens"], longer["cached_tokens"])
         outcome = run("run", MODEL, "-p", "x", "--system", "y", "--load-session", first)
         self.expect_failure(outcome, 2, "--load-session")
-        for broken in (self.folder / "none.session", MODEL):
+        for broken in (self.folder / "none.session", self.folder, "/dev/null", MODEL):
             self.expect_failure(run("run", MODEL, "-p", "x", "--load-session", broken), 3,
                                 str(broken))
 

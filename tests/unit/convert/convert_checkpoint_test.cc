@@ -257,7 +257,14 @@ TEST_F(ConvertCheckpointTest, UnknownMissingAndMisshapenTensorsAreNamed) {
 
   builder_ = good;
   builder_.tensors.erase("model.embed_tokens.weight");
-  EXPECT_THAT(failure().message, HasSubstr("model.embed_tokens.weight"));
+  EXPECT_THAT(failure().message,
+              AllOf(HasSubstr("model.embed_tokens.weight"), HasSubstr("incomplete")));
+  // Only the image part was downloaded.
+  builder_.tensors.clear();
+  builder_.add("model.visual.patch_embed.proj.weight", {4, 4});
+  EXPECT_THAT(failure().message,
+              AllOf(HasSubstr("model.visual.patch_embed.proj.weight"), HasSubstr("config.json"),
+                    HasSubstr("left out"), HasSubstr("download")));
 }
 
 TEST_F(ConvertCheckpointTest, WeightsThatAreNotFiniteAreNamed) {

@@ -53,8 +53,7 @@ class ConvertGgufTest : public ::testing::Test {
     builder_.kv_string("general.architecture", "llama");
     builder_.kv_u32("general.file_type", 7);
     builder_.kv_string("note", "kept");
-    builder_.kv_bool("prism.hadamard.enabled", true);
-    builder_.kv_strings("prism.hadamard.weight_names", {"blk.0.w.weight"});
+    builder_.kv_strings("names", {"kept", "too"});
   }
   void add(const std::string& name, std::string_view type, const std::vector<float>& values,
            uint64_t n_cols = kCols) {
@@ -158,12 +157,57 @@ TEST_F(ConvertGgufTest, MetadataIsKept) {
   convert("ptq1_0");
   const auto file = GgufFile::open(output());
   EXPECT_EQ(file->metadata().get_string("note"), "kept");
-  EXPECT_EQ(file->metadata().get_bool("prism.hadamard.enabled"), true);
-  EXPECT_THAT(*file->metadata().get_strings("prism.hadamard.weight_names"),
-              ElementsAreArray({"blk.0.w.weight"}));
+  EXPECT_THAT(*file->metadata().get_strings("names"), ElementsAreArray({"kept", "too"}));
   EXPECT_EQ(file->metadata().get_int("general.file_type", 0, 999), 143);
   EXPECT_FALSE(file->metadata().contains("split.count"));
   EXPECT_EQ(file->tensors()[0].name, "blk.0.w.weight");
+}
+
+TEST_F(ConvertGgufTest, RotatedFilesKeepTheirKeysOrAreRefused) {
+  const auto file = [&](std::string_view name, uint32_t block) {
+    builder_ = GgufBuilder();
+    builder_.kv_string("general.architecture", "llama");
+    builder_.kv_u32("prism.hadamard.version", 1);
+    builder_.kv_u32("prism.hadamard.block_size", block);
+    builder_.kv_string("prism.hadamard.transform", "normalized-sylvester-walsh-hadamard");
+    builder_.kv_string("prism.hadamard.axis", "input-last-dimension");
+    builder_.kv_string("prism.hadamard.sign_mode", "identity");
+    builder_.kv_strings("prism.hadamard.weight_names", {std::string(name)});
+    add("blk.0.attn_q.weight", "pq2_0", ternary_values(128));
+  };
+  file("blk.0.attn_q.weight", 128);
+  EXPECT_THAT(convert("ptq1_0").notes, IsEmpty());
+  EXPECT_THAT(*GgufFile::open(output())->metadata().get_strings("prism.hadamard.weight_names"),
+              ElementsAreArray({"blk.0.attn_q.weight"}));
+  std::filesystem::remove(output());
+
+  file("blk.0.attn_k.weight", 128);
+  for (const char* type : {"auto", "ptq1_0"}) {
+    const Thrown e = failure(type);
+    EXPECT_EQ(e.code, ErrorCode::kFormat);
+    EXPECT_THAT(e.message, AllOf(HasSubstr("in.gguf"), HasSubstr("prism.hadamard.weight_names"),
+                                 HasSubstr("blk.0.attn_k.weight")));
+  }
+  file("blk.0.attn_q.weight", 16384);
+  EXPECT_EQ(failure("auto").code, ErrorCode::kUnsupported);
+  file("blk.0.attn_q.weight", 128);
+  builder_.kv_strings("tensorsharp.requires", {"time_travel"});
+  const Thrown e = failure("auto");
+  EXPECT_EQ(e.code, ErrorCode::kUnsupported);
+  EXPECT_THAT(e.message, AllOf(HasSubstr("tensorsharp.requires"), HasSubstr("time_travel")));
+}
+
+TEST_F(ConvertGgufTest, UnknownArchitecturesAreCopiedWithANote) {
+  builder_ = GgufBuilder();
+  builder_.kv_string("general.architecture", "mamba");
+  add("blk.0.w.weight", "bf16", ternary_values(128));
+  EXPECT_THAT(convert("f32").notes, Contains(HasSubstr("\"mamba\"")));
+  EXPECT_EQ(type_of("blk.0.w.weight"), "f32");
+}
+
+TEST_F(ConvertGgufTest, RotatedTypesWithoutKeysAreNoted) {
+  add("blk.0.w.weight", "pq2_0", ternary_values(128));
+  EXPECT_THAT(convert("ptq1_0").notes, Contains(HasSubstr("without prism.hadamard.* keys")));
 }
 
 TEST_F(ConvertGgufTest, AutoCopiesEveryByte) {

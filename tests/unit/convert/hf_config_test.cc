@@ -48,6 +48,20 @@ TEST(HfConfigTest, WrongSettingsAreNamed) {
   EXPECT_THAT(catch_error([&] { c.require_int("gone", 0, 1); }).message, HasSubstr("missing"));
 }
 
+TEST(HfConfigTest, SettingsOfAnImageEncoderAreCalledThat) {
+  const std::pair<const char*, const char*> configs[] = {
+      {R"({"architectures":["SiglipVisionModel"],"hidden_size":8,"patch_size":14})", "patch_size"},
+      {R"({"model_type":"qwen3_5","vision_config":{"depth":2}})", "vision_config"},
+      {R"({"architectures":["Qwen3_5ForConditionalGeneration"],"vision_config":{"depth":2}})",
+       "vision_config"}};
+  for (const auto& [text, key] : configs) {
+    const auto e = catch_error([&] { parse(text); });
+    EXPECT_EQ(e.code, ErrorCode::kUnsupported);
+    EXPECT_THAT(e.message, AllOf(HasSubstr("config.json: "), HasSubstr(key),
+                                 HasSubstr("image encoder"), HasSubstr("whole model")));
+  }
+}
+
 TEST(HfConfigTest, DamagedTextIsRefused) {
   for (const char* text :
        {"", "{", "[]", "7", "{}", R"({"architectures":[]})", R"({"architectures":"Llama"})",

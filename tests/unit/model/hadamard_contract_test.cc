@@ -323,6 +323,43 @@ std::vector<Rule> rules() {
          md.set(kOut + "weight_names", MetadataValue::strings({"blk.0.attn_q.weight"}));
        },
        {"tensorsharp.requires", "output_rotation"}},
+      {"output rotation announced as something else",
+       [](Metadata& md) {
+         md.set(kOut + "block_size", MetadataValue::u32(32));
+         md.set(kOut + "weight_names", MetadataValue::strings({"blk.0.attn_q.weight"}));
+         md.set("tensorsharp.requires", MetadataValue::strings({"time_travel", "output_rotation"}));
+       },
+       {"tensorsharp.requires", "time_travel"},
+       ErrorCode::kUnsupported},
+      {"output rotation not among the announced",
+       [](Metadata& md) {
+         md.set(kOut + "block_size", MetadataValue::u32(32));
+         md.set(kOut + "weight_names", MetadataValue::strings({"blk.0.attn_q.weight"}));
+         md.set("tensorsharp.requires", MetadataValue::strings({}));
+       },
+       {"tensorsharp.requires", "output_rotation"}},
+      {"output rotation announced by a number",
+       [](Metadata& md) { md.set("tensorsharp.requires", MetadataValue::u32(1)); },
+       {"tensorsharp.requires"}},
+      {"output rotation announced and lost",
+       [](Metadata& md) {
+         md.set("tensorsharp.requires", MetadataValue::string("output_rotation"));
+       },
+       {"tensorsharp.requires", "output_rotation", kOut}},
+      {"more widths than any model has",
+       [](Metadata& md) {
+         std::vector<int64_t> widths, signs;
+         for (int64_t i = 1; i <= 65; ++i) {
+           widths.push_back(32 * i);
+           signs.insert(signs.end(), static_cast<size_t>(32 * i), 1);
+         }
+         md.set(kP + "sign_widths", int_array(MetadataType::kInt32, widths));
+         md.set(kP + "sign_values", int_array(MetadataType::kInt8, signs));
+       },
+       {kP + "sign_widths", "65", "64"}},
+      {"a width that no row can have",
+       set("sign_widths", int_array(MetadataType::kInt64, {64, (int64_t{1} << 24) + 32})),
+       {kP + "sign_widths", "16777248", "16777216"}},
       {"output block no multiple",
        [](Metadata& md) {
          md.set(kOut + "block_size", MetadataValue::u32(64));

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <fstream>
 #include <iterator>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,8 @@
 
 #include <tensorsharp/engine.hpp>
 
+#include "base/sha256.h"
+#include "support/error_matchers.h"
 #include "support/temp_dir.h"
 
 namespace ts {
@@ -243,6 +246,46 @@ TEST_F(HybridSession, DamagedFilesAreRefusedAndChangeNothing) {
   }
   EXPECT_EQ(logits_of(*other, prompt(5, 9), *engine).size(),
             static_cast<size_t>(engine->info().n_vocab));
+}
+
+// A session file is signed, but by whoever wrote it: numbers that are none must not come back as
+// text, nor be blamed on the model.
+TEST_F(HybridSession, SavedStatesThatAreNoNumbersAreRefused) {
+  const auto engine = load();
+  const auto session = engine->new_session();
+  session->eval(prompt(130), {});
+  const std::string file = (directory_.path() / "s.session").string();
+  session->save(file, false, "note");
+  std::ifstream in(file, std::ios::binary);
+  const std::string good{std::istreambuf_iterator<char>(in), {}};
+  constexpr size_t kDigest = 64;
+  const size_t state_begin = 8 + 64 + 8 + 130 * 4 + 8 + 8;
+  const size_t state_end = good.size() - kDigest - 4 - 8;
+  const auto load_with = [&](size_t at, const std::string& value) {
+    std::string bytes = good.substr(0, good.size() - kDigest);
+    bytes.replace(at, value.size(), value);
+    bytes += sha256_hex(std::as_bytes(std::span(bytes)));
+    std::ofstream(file, std::ios::binary | std::ios::trunc) << bytes;
+    const auto other = engine->new_session();
+    other->eval(prompt(7), {});
+    return test::catch_error([&] {
+      other->load(file);
+      EXPECT_EQ(other->position(), 130);
+      throw Cancelled("loaded");
+    });
+  };
+  EXPECT_EQ(load_with(0, good.substr(0, 1)).code, ErrorCode::kCancelled);
+  const std::string nan("\0\0\xC0\x7F", 4), minus_infinity("\0\0\x80\xFF", 4);
+  for (const std::string& value : {nan, minus_infinity}) {
+    const test::Thrown thrown = load_with(state_end - 4, value);  // of a remembered state
+    EXPECT_EQ(thrown.code, ErrorCode::kFormat);
+    EXPECT_NE(thrown.message.find(file), std::string::npos) << thrown.message;
+    EXPECT_NE(thrown.message.find("recurrent state"), std::string::npos) << thrown.message;
+    EXPECT_EQ(thrown.message.find(engine->info().path), std::string::npos) << thrown.message;
+  }
+  const test::Thrown thrown = load_with(state_begin, std::string("\0\x7E", 2));
+  EXPECT_EQ(thrown.code, ErrorCode::kFormat);
+  EXPECT_NE(thrown.message.find("keys and values"), std::string::npos) << thrown.message;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -15,6 +16,7 @@
 
 #include <tensorsharp/engine.hpp>
 
+#include "base/sha256.h"
 #include "support/temp_dir.h"
 #include "support/tiny_model.h"
 #include "text/tokenizer.h"
@@ -378,6 +380,50 @@ TEST_F(SessionTest, SavedSessionsContinueTheSame) {
     EXPECT_EQ(result.token_ids, expected.token_ids);
   }
   EXPECT_THROW(session->save(file, false), InvalidArgument);
+}
+
+// The scales of an 8-bit cache are not looked at when a session is loaded.
+TEST_F(SessionTest, ASavedSessionIsBlamedForItsOwnNumbers) {
+  LoadOptions options;
+  options.kv = KvCacheType::kQ8;
+  options.exact = true;
+  const auto engine = load({}, options);
+  const auto session = engine->new_session();
+  session->eval(prompt(9), {});
+  const std::string file = (directory_.path() / "s.session").string();
+  session->save(file);
+  std::ifstream in(file, std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  const size_t begin = 8 + 64 + 8 + 9 * 4 + 8 + 8, end = bytes.size() - 64 - 8;
+  std::fill(bytes.begin() + static_cast<long>(begin), bytes.begin() + static_cast<long>(end),
+            '\xFF');
+  bytes.resize(bytes.size() - 64);
+  bytes += sha256_hex(std::as_bytes(std::span(bytes)));
+  std::ofstream(file, std::ios::binary | std::ios::trunc) << bytes;
+  const auto loaded = engine->new_session();
+  loaded->load(file);
+  for (const auto& s : {loaded->fork(), engine->new_session()}) {
+    if (s->position() == 0) s->load(file);
+    const std::string text = message([&] { s->generate(prompt(12), greedy(2)); });
+    EXPECT_TRUE(text.starts_with("format_error: " + file)) << text;
+    EXPECT_NE(text.find("saved session is damaged"), std::string::npos) << text;
+    EXPECT_EQ(text.find(path_), std::string::npos) << text;
+    s->reset();
+    EXPECT_EQ(message([&] { s->generate(prompt(12), greedy(2)); }), "no error");
+  }
+}
+
+TEST_F(SessionTest, FilesThatAreNoSessionsGetAdviceAboutSessions) {
+  const auto session = load()->new_session();
+  const std::string empty = (directory_.path() / "empty.session").string();
+  { std::ofstream file(empty); }
+  for (const std::string& path : {empty, directory_.path().string(), std::string("/dev/null")}) {
+    const std::string text = message([&] { session->load(path); });
+    EXPECT_NE(text.find(path + ": "), std::string::npos) << text;
+    EXPECT_NE(text.find("session"), std::string::npos) << text;
+    EXPECT_EQ(text.find("model"), std::string::npos) << text;
+    EXPECT_EQ(text.find("download"), std::string::npos) << text;
+  }
 }
 
 TEST_F(SessionTest, EvalStopsWhenAsked) {
