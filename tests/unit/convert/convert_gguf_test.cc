@@ -201,7 +201,7 @@ TEST_F(ConvertGgufTest, UnknownArchitecturesAreCopiedWithANote) {
   builder_ = GgufBuilder();
   builder_.kv_string("general.architecture", "mamba");
   add("blk.0.w.weight", "bf16", ternary_values(128));
-  EXPECT_THAT(convert("f32").notes, Contains(HasSubstr("\"mamba\"")));
+  EXPECT_THAT(convert("f32").notes, Contains(HasSubstr("'mamba'")));
   EXPECT_EQ(type_of("blk.0.w.weight"), "f32");
 }
 
@@ -288,7 +288,7 @@ TEST_F(ConvertGgufTest, EmbeddingsThatAreNotTernaryStay) {
 }
 
 TEST_F(ConvertGgufTest, WidthsThatDoNotFitAreCounted) {
-  add("blk.0.w.weight", "pq2_0", ternary_values(128));
+  add("blk.0.w.weight", "q2_0", ternary_values(128));
   for (const char* name : {"blk.0.a.weight", "blk.0.b.weight"})
     add(name, "f16", std::vector<float>(64, 0.5F), 64);
   const ConvertReport report = convert("ptq1_0");

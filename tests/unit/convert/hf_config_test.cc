@@ -54,10 +54,10 @@ TEST(HfConfigTest, SettingsOfAnImageEncoderAreCalledThat) {
       {R"({"model_type":"qwen3_5","vision_config":{"depth":2}})", "vision_config"},
       {R"({"architectures":["Qwen3_5ForConditionalGeneration"],"vision_config":{"depth":2}})",
        "vision_config"}};
-  for (const auto& [text, key] : configs) {
-    const auto e = catch_error([&] { parse(text); });
+  for (const auto& config : configs) {
+    const auto e = catch_error([&] { parse(config.first); });
     EXPECT_EQ(e.code, ErrorCode::kUnsupported);
-    EXPECT_THAT(e.message, AllOf(HasSubstr("config.json: "), HasSubstr(key),
+    EXPECT_THAT(e.message, AllOf(HasSubstr("config.json: "), HasSubstr(config.second),
                                  HasSubstr("image encoder"), HasSubstr("whole model")));
   }
 }
