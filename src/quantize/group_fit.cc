@@ -38,18 +38,22 @@ using Start = std::array<double, kMaxPlanes>;
 /// Scales / sigma where the alternation of several planes starts; it ends in the basin it starts
 /// in. Optima on Gaussian weights, see docs/quantize-methods.md.
 std::span<const Start> joint_starts(const TernaryOptions& options) noexcept {
-  static constexpr Start kProgressive2[] = {{1.59024, 0.54904, 0}};
+  // A single group has several optima near that of the population: start on both sides of it, too.
+  static constexpr Start kProgressive2[] = {
+      {1.59024, 0.54904, 0}, {1.43, 0.49, 0}, {1.75, 0.60, 0}};
   static constexpr Start kProgressive3[] = {{1.80, 0.60, 0.20}};
-  static constexpr Start kFree2[] = {{1.38014, 0.90771, 0}};
+  static constexpr Start kFree2[] = {{1.38014, 0.90771, 0}, {1.24, 0.82, 0}, {1.52, 1.0, 0}};
   static constexpr Start kFree3[] = {{1.6068, 0.8894, 0.5427}};
-  static constexpr Start kSparse2[] = {{1.4, 0.9, 0}, {1.6, 0.7, 0}, {1.2, 1.1, 0}};
-  static constexpr Start kTied2[] = {{0.45852, 0, 0}};
+  static constexpr Start kSparse2[] = {{1.4, 0.9, 0}};
+  static constexpr Start kTied2[] = {{0.45852, 0, 0}, {0.41, 0, 0}, {0.51, 0, 0}};
   static constexpr Start kTied3[] = {{0.1785, 0, 0}};
   const bool two = options.n_planes == 2;
-  if (options.plane_fit == PlaneFit::kTied) return two ? kTied2 : kTied3;
-  if (options.plane_fit == PlaneFit::kProgressive) return two ? kProgressive2 : kProgressive3;
+  using Starts = std::span<const Start>;
+  if (options.plane_fit == PlaneFit::kTied) return two ? Starts(kTied2) : Starts(kTied3);
+  if (options.plane_fit == PlaneFit::kProgressive)
+    return two ? Starts(kProgressive2) : Starts(kProgressive3);
   if (two && !options.sparsity.dense()) return kSparse2;
-  return two ? kFree2 : kFree3;
+  return two ? Starts(kFree2) : Starts(kFree3);
 }
 
 /// Solves the symmetric n x n system in place (n <= 3); false when it is singular.
