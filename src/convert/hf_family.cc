@@ -9,16 +9,10 @@
 
 #include "base/quote_text.h"
 #include "convert/hf_rope.h"
+#include "model/size_limits.h"
 
 namespace ts {
 namespace {
-
-// Bounds on what a configuration may claim; far above any known model.
-constexpr int64_t kMaxLayers = 4096;
-constexpr int64_t kMaxWidth = int64_t{1} << 24;
-constexpr int64_t kMaxHeads = int64_t{1} << 16;
-constexpr int64_t kMaxHeadDim = int64_t{1} << 14;
-constexpr int64_t kMaxContext = int64_t{1} << 31;
 
 struct ModelClass {
   std::string_view name;
@@ -47,10 +41,6 @@ void refuse_common(const HfConfig& config, const HfFamily& family) {
       config.refuse(key, fmt::format("{} is not what {} computes ({})", quote_text(*activation),
                                      family.architecture, family.activation));
   }
-}
-
-void set_u32(Metadata& metadata, const std::string& key, int64_t value) {
-  metadata.set(key, MetadataValue::u32(static_cast<uint32_t>(value)));
 }
 
 }  // namespace
@@ -127,6 +117,18 @@ HfSizes read_hf_sizes(const HfConfig& config, const HfFamily& family) {
       config.get_int("max_position_embeddings", 1, kMaxContext).value_or(family.default_context);
   if (family.read_sizes != nullptr) family.read_sizes(config, s);
   return s;
+}
+
+const nlohmann::json* find_layer_types(const HfConfig& config, const HfSizes& sizes) {
+  const nlohmann::json* list = config.find("layer_types");
+  if (list != nullptr && (!list->is_array() || list->size() != static_cast<size_t>(sizes.n_layers)))
+    config.fail("layer_types", fmt::format("expected a list of one kind for each of the {} layers",
+                                           sizes.n_layers));
+  return list;
+}
+
+void set_u32(Metadata& metadata, const std::string& key, int64_t value) {
+  metadata.set(key, MetadataValue::u32(static_cast<uint32_t>(value)));
 }
 
 bool is_tied(const HfConfig& config, const HfFamily& family) {

@@ -108,6 +108,20 @@ void write_hf_metadata(const HfConfig& config, const HfFamily& family, const HfS
 
 bool is_tied(const HfConfig& config, const HfFamily& family);
 
+// For the families' own settings.
+
+/// The list `layer_types`, of one kind per layer; null when absent.
+const nlohmann::json* find_layer_types(const HfConfig& config, const HfSizes& sizes);
+void set_u32(Metadata& metadata, const std::string& key, int64_t value);
+/// Global tensors where the checkpoint stores norms minus one.
+inline constexpr TensorRule kGlobalRulesOfShiftedNorms[] = {
+    {"model.embed_tokens.weight", "token_embd.weight", Dim::kVocab, Dim::kModel},
+    {"model.norm.weight", "output_norm.weight", Dim::kModel, Dim::kNone, RowOrder::kAsIs,
+     ValueChange::kPlusOne},
+    {"lm_head.weight", "output.weight", Dim::kVocab, Dim::kModel, RowOrder::kAsIs,
+     ValueChange::kAsIs, Presence::kOptional},
+};
+
 // The families, one file each.
 extern const HfFamily kLlamaFamily, kQwen2Family, kQwen3Family, kGemma3Family, kQwen35Family;
 

@@ -5,6 +5,7 @@
 
 #include "convert/hf_family.h"
 #include "convert/hf_rope.h"
+#include "model/size_limits.h"
 
 namespace ts {
 namespace {
@@ -16,13 +17,6 @@ constexpr int64_t kUsualPeriod = 6;
 /// The 27B model: its queries are scaled by d_model / n_heads, which engines know by its layers.
 constexpr int64_t kLayersOf27B = 62;
 constexpr double kLocalRopeBase = 10000.0;
-
-constexpr TensorRule kGlobal[] = {
-    {"model.embed_tokens.weight", "token_embd.weight", Dim::kVocab, Dim::kModel},
-    {"model.norm.weight", "output_norm.weight", Dim::kModel, Dim::kNone, kAsIs, kPlusOne},
-    {"lm_head.weight", "output.weight", Dim::kVocab, Dim::kModel, kAsIs, ValueChange::kAsIs,
-     Presence::kOptional},
-};
 
 constexpr TensorRule kLayer[] = {
     {"input_layernorm.weight", "attn_norm.weight", Dim::kModel, Dim::kNone, kAsIs, kPlusOne},
@@ -46,21 +40,20 @@ constexpr TensorRule kLayer[] = {
 /// Every how many layers one is global. A list must say the same for every layer; one that never
 /// names a global layer gives a period past the end, one without local layers gives 1.
 int64_t read_period(const HfConfig& config, const HfSizes& sizes) {
-  const nlohmann::json* list = config.find("layer_types");
+  const nlohmann::json* list = find_layer_types(config, sizes);
   if (list == nullptr) {
-    const auto period = config.get_int("sliding_window_pattern", 1, 1 << 16);
+    const auto period = config.get_int("sliding_window_pattern", 1, kMaxLayerPeriod);
     return period ? *period
-                  : config.get_int("_sliding_window_pattern", 1, 1 << 16).value_or(kUsualPeriod);
+                  : config.get_int("_sliding_window_pattern", 1, kMaxLayerPeriod)
+                        .value_or(kUsualPeriod);
   }
-  if (!list->is_array() || list->size() != static_cast<size_t>(sizes.n_layers))
-    config.fail("layer_types", fmt::format("expected a list of one kind for each of the {} layers",
-                                           sizes.n_layers));
   int64_t period = 0;
   for (size_t i = 0; i < list->size() && period == 0; ++i) {
     if ((*list)[i] == "full_attention") period = static_cast<int64_t>(i) + 1;
   }
   if (period == 0) {
-    const int64_t stated = config.get_int("_sliding_window_pattern", 1, 1 << 16).value_or(0);
+    const int64_t stated =
+        config.get_int("_sliding_window_pattern", 1, kMaxLayerPeriod).value_or(0);
     period = stated > sizes.n_layers ? stated : sizes.n_layers + 1;
   }
   for (int64_t i = 0; i < sizes.n_layers; ++i) {
@@ -94,11 +87,9 @@ void write_metadata(const HfConfig& config, const HfSizes& sizes, Metadata& meta
   const int64_t period = read_period(config, sizes);
   if (period > 1) {
     const int64_t window = config.get_int("sliding_window", 1, INT32_MAX).value_or(4096);
-    metadata.set("gemma3.attention.sliding_window",
-                 MetadataValue::u32(static_cast<uint32_t>(window)));
+    set_u32(metadata, "gemma3.attention.sliding_window", window);
     if (period != kUsualPeriod)
-      metadata.set("gemma3.attention.sliding_window_pattern",
-                   MetadataValue::u32(static_cast<uint32_t>(period)));
+      set_u32(metadata, "gemma3.attention.sliding_window_pattern", period);
     const HfRope local = read_hf_rope(config, "sliding_attention", kLocalRopeBase);
     if (local.type != "default")
       config.refuse(local.where + "rope_type",
@@ -114,6 +105,7 @@ void write_metadata(const HfConfig& config, const HfSizes& sizes, Metadata& meta
 }  // namespace
 
 const HfFamily kGemma3Family{
-    "gemma3", kGlobal, kLayer, 131072, 256, 8, 4, 1e6, true, "gelu_pytorch_tanh", write_metadata};
+    "gemma3", kGlobalRulesOfShiftedNorms, kLayer,        131072, 256, 8, 4, 1e6,
+    true,     "gelu_pytorch_tanh",        write_metadata};
 
 }  // namespace ts

@@ -11,25 +11,15 @@
 #include "base/quote_text.h"
 #include "convert/hf_family.h"
 #include "convert/hf_rope.h"
+#include "model/size_limits.h"
 
 namespace ts {
 namespace {
 
 constexpr auto kAsIs = RowOrder::kAsIs;
-constexpr auto kSame = ValueChange::kAsIs;
 constexpr auto kPlusOne = ValueChange::kPlusOne;
 constexpr int64_t kUsualInterval = 4;
-constexpr int64_t kMaxTaps = 16;
-constexpr int64_t kMaxHeads = int64_t{1} << 16;
-constexpr int64_t kMaxStateDim = int64_t{1} << 14;
 constexpr double kUsualRotaryPart = 0.25;
-
-constexpr TensorRule kGlobal[] = {
-    {"model.embed_tokens.weight", "token_embd.weight", Dim::kVocab, Dim::kModel},
-    {"model.norm.weight", "output_norm.weight", Dim::kModel, Dim::kNone, kAsIs, kPlusOne},
-    {"lm_head.weight", "output.weight", Dim::kVocab, Dim::kModel, kAsIs, kSame,
-     Presence::kOptional},
-};
 
 constexpr TensorRule kAttentionLayer[] = {
     {"input_layernorm.weight", "attn_norm.weight", Dim::kModel, Dim::kNone, kAsIs, kPlusOne},
@@ -73,21 +63,18 @@ constexpr TensorRule kRecurrentLayer[] = {
 };
 
 int64_t stated_interval(const HfConfig& config) {
-  return config.get_int("full_attention_interval", 1, 1 << 16).value_or(kUsualInterval);
+  return config.get_int("full_attention_interval", 1, kMaxLayerPeriod).value_or(kUsualInterval);
 }
 
-std::vector<bool> read_layer_kinds(const HfConfig& config, int64_t n_layers) {
+std::vector<bool> read_layer_kinds(const HfConfig& config, const HfSizes& sizes) {
   std::vector<bool> recurrent;
-  const nlohmann::json* list = config.find("layer_types");
+  const nlohmann::json* list = find_layer_types(config, sizes);
   if (list == nullptr) {
     const int64_t interval = stated_interval(config);
-    for (int64_t i = 0; i < n_layers; ++i)
+    for (int64_t i = 0; i < sizes.n_layers; ++i)
       recurrent.push_back((i + 1) % interval != 0);
     return recurrent;
   }
-  if (!list->is_array() || list->size() != static_cast<size_t>(n_layers))
-    config.fail("layer_types",
-                fmt::format("expected a list of one kind for each of the {} layers", n_layers));
   for (const auto& kind : *list) {
     if (kind != "linear_attention" && kind != "full_attention")
       config.refuse("layer_types",
@@ -98,11 +85,11 @@ std::vector<bool> read_layer_kinds(const HfConfig& config, int64_t n_layers) {
 }
 
 void read_sizes(const HfConfig& config, HfSizes& sizes) {
-  sizes.conv_taps = config.get_int("linear_conv_kernel_dim", 1, kMaxTaps).value_or(4);
-  sizes.state_dim = config.get_int("linear_key_head_dim", 1, kMaxStateDim).value_or(128);
+  sizes.conv_taps = config.get_int("linear_conv_kernel_dim", 1, kMaxConvTaps).value_or(4);
+  sizes.state_dim = config.get_int("linear_key_head_dim", 1, kMaxHeadDim).value_or(128);
   sizes.n_k_heads = config.get_int("linear_num_key_heads", 1, kMaxHeads).value_or(16);
   sizes.n_v_heads = config.get_int("linear_num_value_heads", 1, kMaxHeads).value_or(32);
-  const int64_t value_dim = config.get_int("linear_value_head_dim", 1, kMaxStateDim).value_or(128);
+  const int64_t value_dim = config.get_int("linear_value_head_dim", 1, kMaxHeadDim).value_or(128);
   if (value_dim != sizes.state_dim)
     config.refuse("linear_value_head_dim",
                   fmt::format("{} is not linear_key_head_dim = {}; other sizes of values than of "
@@ -112,7 +99,7 @@ void read_sizes(const HfConfig& config, HfSizes& sizes) {
     config.fail("linear_num_value_heads",
                 fmt::format("found {}, expected a multiple of linear_num_key_heads = {}",
                             sizes.n_v_heads, sizes.n_k_heads));
-  sizes.recurrent = read_layer_kinds(config, sizes.n_layers);
+  sizes.recurrent = read_layer_kinds(config, sizes);
 }
 
 /// Elements of a head that turn.
@@ -134,7 +121,7 @@ std::vector<int64_t> rotary_sections(const HfConfig& config, const HfRope& rope,
   if (list == nullptr) return {n_rot / 2, 0, 0, 0};
   const bool valid = list->is_array() && list->size() <= 4 &&
                      std::all_of(list->begin(), list->end(), [](const nlohmann::json& size) {
-                       return size.is_number_integer() && size >= 0 && size <= kMaxStateDim;
+                       return size.is_number_integer() && size >= 0 && size <= kMaxHeadDim;
                      });
   if (!valid)
     config.fail(rope.where + "mrope_section",
@@ -153,7 +140,7 @@ void write_metadata(const HfConfig& config, const HfSizes& sizes, Metadata& meta
   if (config.get_bool("attention_bias").value_or(false))
     config.refuse("attention_bias", "true: this architecture has no biases");
   const auto u32 = [&](const char* key, int64_t value) {
-    metadata.set(std::string("qwen35.") + key, MetadataValue::u32(static_cast<uint32_t>(value)));
+    set_u32(metadata, std::string("qwen35.") + key, value);
   };
   u32("ssm.conv_kernel", sizes.conv_taps);
   u32("ssm.state_size", sizes.state_dim);
@@ -187,8 +174,19 @@ void write_metadata(const HfConfig& config, const HfSizes& sizes, Metadata& meta
 }  // namespace
 
 // No default base of the rotary embedding: a checkpoint must state it.
-const HfFamily kQwen35Family{
-    "qwen35", kGlobal, kAttentionLayer, 32768,           256,  0,         4, 0.0,
-    false,    "silu",  write_metadata,  kRecurrentLayer, true, read_sizes};
+const HfFamily kQwen35Family{"qwen35",
+                             kGlobalRulesOfShiftedNorms,
+                             kAttentionLayer,
+                             32768,
+                             256,
+                             0,
+                             4,
+                             0.0,
+                             false,
+                             "silu",
+                             write_metadata,
+                             kRecurrentLayer,
+                             true,
+                             read_sizes};
 
 }  // namespace ts

@@ -8,19 +8,9 @@
 #include <tensorsharp/error.hpp>
 
 #include "model/effective_settings.h"
+#include "model/size_limits.h"
 
 namespace ts {
-namespace {
-
-// Bounds on what a file may claim: far above any known model, low enough that products of two of
-// them and a per-layer loop stay harmless.
-constexpr int64_t kMaxLayers = 4096;
-constexpr int64_t kMaxWidth = int64_t{1} << 24;
-constexpr int64_t kMaxHeads = int64_t{1} << 16;
-constexpr int64_t kMaxHeadDim = int64_t{1} << 14;
-constexpr int64_t kMaxContext = int64_t{1} << 31;
-
-}  // namespace
 
 std::string ConfigReader::key(std::string_view suffix) const {
   return fmt::format("{}.{}", architecture_, suffix);

@@ -16,6 +16,7 @@
 #include "codec/codec.h"
 #include "hadamard/transform.h"
 #include "model/required_features.h"
+#include "model/size_limits.h"
 
 namespace ts {
 namespace {
@@ -48,9 +49,7 @@ constexpr std::array<std::string_view, 5> kArchitectures = {"llama", "qwen2", "q
                                                             "qwen35"};
 
 constexpr int64_t kMaxCount = int64_t{1} << 31;
-// Bounds on the signs, far above any model: as wide as the widest row that a configuration may
-// state, and a few dozen widths. Signs that no matrix uses cost memory all the same.
-constexpr int64_t kMaxSignWidth = int64_t{1} << 24;
+// Bounds on the signs, far above any model: those that no matrix uses cost memory all the same.
 constexpr size_t kMaxSignWidths = 64;
 constexpr size_t kMaxSigns = size_t{1} << 26;
 
@@ -232,10 +231,10 @@ class ContractReader {
     const auto have = static_cast<int64_t>(values->size());
     int64_t total = 0;
     for (const int64_t width : *widths) {
-      if (width < 1 || width > kMaxSignWidth || width % contract_->block_ != 0)
+      if (width < 1 || width > kMaxWidth || width % contract_->block_ != 0)
         fail(widths_key, fmt::format("found a width of {}, expected a positive multiple of the "
                                      "block {}, at most {}",
-                                     width, contract_->block_, kMaxSignWidth));
+                                     width, contract_->block_, kMaxWidth));
       if (signs_.contains(width))
         fail(widths_key, fmt::format("the width {} is listed twice", width));
       if (width > have - total)

@@ -11,6 +11,7 @@
 
 #include "model/arch/registry.h"
 #include "model/blocks.h"
+#include "model/size_limits.h"
 
 namespace ts {
 namespace {
@@ -108,7 +109,7 @@ std::vector<bool> read_pattern(const ConfigReader& reader, int64_t n_layers) {
                                     list ? list->size() : 0, n_layers));
     return std::move(*list);
   }
-  const int64_t period = reader.int_or(kKey, kDefaultPattern, 1, 1 << 16);
+  const int64_t period = reader.int_or(kKey, kDefaultPattern, 1, kMaxLayerPeriod);
   std::vector<bool> is_local;
   for (int64_t i = 0; i < n_layers; ++i)
     is_local.push_back(i % period < period - 1);

@@ -15,14 +15,12 @@
 #include "model/arch/registry.h"
 #include "model/blocks.h"
 #include "model/gated_delta_net.h"
+#include "model/size_limits.h"
 
 namespace ts {
 namespace {
 
 constexpr int64_t kDefaultInterval = 4;
-constexpr int64_t kMaxTaps = 16;
-constexpr int64_t kMaxStateHeads = int64_t{1} << 16;
-constexpr int64_t kMaxStateSize = int64_t{1} << 14;
 
 /// What the metadata says about the kinds of layers.
 struct LayerKinds {
@@ -155,7 +153,7 @@ class Qwen35Model : public DecoderModel {
 LayerKinds read_layer_kinds(const ConfigReader& reader, const ModelConfig& config, int64_t n_blocks,
                             int64_t n_trunk) {
   LayerKinds kinds;
-  kinds.interval = reader.int_or("full_attention_interval", kDefaultInterval, 1, int64_t{1} << 16);
+  kinds.interval = reader.int_or("full_attention_interval", kDefaultInterval, 1, kMaxLayerPeriod);
   constexpr std::string_view kKey = "attention.recurrent_layers";
   if (reader.has(kKey)) {
     auto list = reader.metadata().get_bools(reader.key(kKey));
@@ -178,10 +176,10 @@ LayerKinds read_layer_kinds(const ConfigReader& reader, const ModelConfig& confi
 
 RecurrentShape read_recurrent_shape(const ConfigReader& reader) {
   RecurrentShape shape;
-  shape.conv_kernel = reader.require_int("ssm.conv_kernel", 1, kMaxTaps);
-  shape.head_dim = reader.require_int("ssm.state_size", 1, kMaxStateSize);
-  shape.n_k_heads = reader.require_int("ssm.group_count", 1, kMaxStateHeads);
-  shape.n_v_heads = reader.require_int("ssm.time_step_rank", 1, kMaxStateHeads);
+  shape.conv_kernel = reader.require_int("ssm.conv_kernel", 1, kMaxConvTaps);
+  shape.head_dim = reader.require_int("ssm.state_size", 1, kMaxHeadDim);
+  shape.n_k_heads = reader.require_int("ssm.group_count", 1, kMaxHeads);
+  shape.n_v_heads = reader.require_int("ssm.time_step_rank", 1, kMaxHeads);
   if (shape.n_v_heads % shape.n_k_heads != 0)
     reader.fail("ssm.group_count",
                 fmt::format("found {}, expected a divisor of time_step_rank = {}", shape.n_k_heads,
