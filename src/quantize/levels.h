@@ -29,6 +29,17 @@ class Levels {
     return distinct_[i];
   }
 
+  /// The level (with its sign) next above or below `value`, which is one; itself at the end.
+  float next(float value, bool up) const noexcept {
+    const float magnitude = value < 0 ? -value : value;
+    const auto i = static_cast<int>(&nearest(magnitude) - distinct_);
+    if (i == 0) return n_distinct_ < 2 ? value : up ? distinct_[1].value : -distinct_[1].value;
+    const bool outwards = (value > 0) == up;
+    if (outwards && i + 1 == n_distinct_) return value;
+    const float to = distinct_[outwards ? i + 1 : i - 1].value;
+    return value < 0 ? -to : to;
+  }
+
   int n_all() const noexcept { return n_all_; }
   const Level& all(int i) const noexcept { return all_[i]; }
 

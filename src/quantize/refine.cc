@@ -198,7 +198,12 @@ void refine(const RowBlock& block, const LossMetric& metric, const TernaryOption
     block.check_cancelled();
     blas::gemm(block.rows, block.cols, block.cols, 1.0F, errors.data(), block.cols, metric.matrix(),
                block.cols, 0.0F, gradients.data(), block.cols);
-    const int64_t moved = descend(block, metric, options, errors, gradients);
+    int64_t moved = descend(block, metric, options, errors, gradients);
+    for (int pass = 0; options.sparsity.dense() && pass < options.pair_passes; ++pass) {
+      const int64_t pairs = descend_by_pairs(block, metric, errors, gradients);
+      if (pairs == 0) break;
+      moved += pairs + descend(block, metric, options, errors, gradients);
+    }
     if (round == sweeps) break;
     const int64_t refitted = refit_scales(block, metric, options, errors, gradients);
     if (moved == 0 && refitted == 0) break;

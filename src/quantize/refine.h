@@ -20,6 +20,11 @@ void refine(const RowBlock& block, const LossMetric& metric, const TernaryOption
 int64_t descend(const RowBlock& block, const LossMetric& metric, const TernaryOptions& options,
                 std::vector<float>& errors, std::vector<float>& gradients);
 
+/// Moves pairs of weights together where that lowers the loss although neither move alone would;
+/// dense codes only. Otherwise as descend(). Returns the number of pairs.
+int64_t descend_by_pairs(const RowBlock& block, const LossMetric& metric,
+                         std::vector<float>& errors, std::vector<float>& gradients);
+
 /// The scales that are best for the codes as they are, all groups of a row together: the change d
 /// solves (C' H C) d = -C' H e, with the codes of each group (tied planes: their sum in the fixed
 /// ratio) as columns of C. Scales that would not be positive stay as they are, and so does a row

@@ -85,6 +85,9 @@ void check_options(const TernaryOptions& options, int64_t rows, int64_t cols, bo
   if (options.refine_sweeps && (*options.refine_sweeps < 0 || *options.refine_sweeps > 100))
     throw InvalidArgument(
         fmt::format("{} refinement sweeps: expected 0 to 100", *options.refine_sweeps));
+  if (options.pair_passes < 0 || options.pair_passes > 100)
+    throw InvalidArgument(
+        fmt::format("{} passes by pairs: expected 0 to 100", options.pair_passes));
   const bool needs_metric =
       options.method == TernaryMethod::kGptq || options.refine_sweeps.value_or(0) > 0;
   if (needs_metric && !has_metric)

@@ -55,6 +55,8 @@ struct TernaryOptions {
   Sparsity sparsity;
   /// Rounds of coordinate descent and refit under the metric. Unset: 4 for kGptq, 0 for others.
   std::optional<int> refine_sweeps;
+  /// Passes of descent by pairs in each round of refinement (dense codes).
+  int pair_passes = 1;
   /// kGptq: weights the choice of a group's scales by the conditional variances of its inputs.
   /// Better when the inputs are not rotated, slightly worse when they are.
   bool weight_scales = false;

@@ -91,6 +91,7 @@ class LayerSimulation : public testing::Test {
     TernaryOptions options;
     options.method = TernaryMethod::kGptq;
     options.refine_sweeps = sweeps;
+    options.pair_passes = 0;  // the reference has none
     return options;
   }
   static void expect_near(double value, double reference, const std::string& what,
@@ -115,6 +116,7 @@ TEST_F(LayerSimulation, OnePlane) {
     const std::vector<float> w = gaussian(kRows * kInputs, engine_);
     const std::string what = "power " + std::to_string(row.power);
     TernaryOptions plain;
+    plain.pair_passes = 0;
     const double rounded = loss(w, moment, metric, plain);
     expect_near(rounded, row.rounded, what + ", rounded");
     const double fed_back = loss(w, moment, metric, feedback(0));
@@ -125,6 +127,24 @@ TEST_F(LayerSimulation, OnePlane) {
     expect_near(loss(w, moment, metric, plain), row.descended, what + ", descent alone",
                 row.tolerance);
     expect_near(rounded / fed_back / metric.predicted_gain(), 1.0, what + ", gain", 0.2);
+  }
+}
+
+// What the descent by single weights leaves on the table.
+TEST_F(LayerSimulation, PairMoves) {
+  const SecondMoment moment = spectrum(1.0, engine_);
+  const LossMetric metric(moment, 0.1, pool_);
+  const std::vector<float> w = gaussian(kRows * kInputs, engine_);
+  for (const int planes : {1, 2}) {
+    TernaryOptions options = feedback(4);
+    options.n_planes = planes;
+    options.plane_fit = PlaneFit::kFree;
+    const double without = loss(w, moment, metric, options);
+    options.pair_passes = 1;
+    const double once = loss(w, moment, metric, options);
+    options.pair_passes = 3;
+    EXPECT_LT(once, 0.97 * without);
+    EXPECT_LT(loss(w, moment, metric, options), once);
   }
 }
 

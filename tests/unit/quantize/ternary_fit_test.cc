@@ -423,6 +423,9 @@ TEST(TernaryFit, RefusesWhatItCannotDo) {
   options.refine_sweeps = -1;
   refuse(options, "-1 refinement sweeps", &metric);
   options = {};
+  options.pair_passes = -1;
+  refuse(options, "-1 passes by pairs");
+  options = {};
   options.threshold = 0.5;
   refuse(options, "finds its own threshold");
   options.method = TernaryMethod::kTopk;
