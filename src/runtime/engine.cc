@@ -152,7 +152,9 @@ EngineImpl::EngineImpl(std::shared_ptr<const GgufFile> file, const AvailableMemo
   for (const std::string& note : file_->notes())
     log_info(fmt::format("{}: {}", path, note));
 
-  // Everything is checked and measured before anything is loaded.
+  // Everything is checked and measured before anything is loaded. The model is read
+  // twice for that; each warning is given once, when this ends.
+  const WarningCollector warnings;
   const auto outline = load_model(file_, nullptr);
   const MemoryPlan plan = plan_memory(*outline, *file_, options, available);
   require_fit(plan, path);

@@ -57,6 +57,20 @@ std::vector<float> ternary_values(Normal& normal, int64_t n_in, int64_t n_out, d
 
 }  // namespace
 
+TinyModel tiny_family(const std::string& architecture) {
+  TinyModel m;
+  m.architecture = architecture;
+  if (architecture == "qwen3") m.head_dim = 128;
+  if (architecture == "gemma3") {
+    m.n_layers = 3;
+    m.head_dim = 128;
+    m.n_kv_heads = 1;
+    m.tied = true;
+    m.sliding_window = 5;
+  }
+  return m;
+}
+
 std::vector<TinyTensor> tiny_tensors(const TinyModel& m) {
   Normal normal(m.seed);
   std::vector<TinyTensor> tensors;

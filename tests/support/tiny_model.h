@@ -40,6 +40,9 @@ struct TinyModel {
   std::function<void(std::vector<TinyTensor>&)> edit_tensors;
 };
 
+/// In the proportions of a family: heads of another width than d_model / n_heads, windows.
+TinyModel tiny_family(const std::string& architecture);
+
 /// All tensors of the model, in file order.
 std::vector<TinyTensor> tiny_tensors(const TinyModel& model);
 /// Metadata with a byte-fallback tokenizer: <unk>, <s>, </s>, 256 bytes, then "t259", ...

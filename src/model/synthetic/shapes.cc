@@ -48,12 +48,11 @@ constexpr std::array<std::string_view, 33> kQwen35Tokens = {"<|endoftext|>",
                                                             "<|audio_pad|>"};
 
 // Widths, heads and constants as the published configurations state them, unless a note says
-// otherwise.
+// otherwise. What a row leaves out is as shapes.h says.
 constexpr std::array kShapes = {
     SyntheticShape{
         .name = "ternary-bonsai-2-27b",
         .architecture = "qwen35",
-        .scheme = "ptq1_0",
         .n_layers = 64,
         .d_model = 5120,
         .d_ff = 17408,
@@ -62,18 +61,14 @@ constexpr std::array kShapes = {
         .head_dim = 256,
         .n_rot = 64,
         .context = 262144,
-        .tied_output = false,
         .rope_base = 1e7F,
-        .norm_eps = 1e-6F,
         .rope_sections = {11, 11, 10, 0},
-        .hadamard_block = 1024,
         .vocabulary = {"qwen35", 248320, 248044, 247587, kQwen35Tokens},
         .delta_net = {4, 4, 128, 16, 48},
     },
     SyntheticShape{
         .name = "qwen3-8b",
         .architecture = "qwen3",
-        .scheme = "ptq1_0",
         .n_layers = 36,
         .d_model = 4096,
         .d_ff = 12288,
@@ -82,18 +77,12 @@ constexpr std::array kShapes = {
         .head_dim = 128,
         .n_rot = 128,
         .context = 65536,
-        .tied_output = false,
         .rope_base = 1e6F,
-        .norm_eps = 1e-6F,
-        .rope_sections = {},
-        .hadamard_block = 1024,
         .vocabulary = {"qwen2", 151669, 151643, 151387, kChatTokens},
-        .delta_net = {},
     },
     SyntheticShape{
         .name = "qwen3-1.7b",
         .architecture = "qwen3",
-        .scheme = "ptq1_0",
         .n_layers = 28,
         .d_model = 2048,
         .d_ff = 6144,
@@ -104,17 +93,12 @@ constexpr std::array kShapes = {
         .context = 32768,
         .tied_output = true,
         .rope_base = 1e6F,
-        .norm_eps = 1e-6F,
-        .rope_sections = {},
-        .hadamard_block = 1024,
         .vocabulary = {"qwen2", 151669, 151643, 151387, kChatTokens},
-        .delta_net = {},
     },
     // Of the family's usual proportions; not a published configuration.
     SyntheticShape{
         .name = "llama-1.5b",
         .architecture = "llama",
-        .scheme = "ptq1_0",
         .n_layers = 24,
         .d_model = 2048,
         .d_ff = 8192,
@@ -126,10 +110,7 @@ constexpr std::array kShapes = {
         .tied_output = true,
         .rope_base = 5e5F,
         .norm_eps = 1e-5F,
-        .rope_sections = {},
-        .hadamard_block = 1024,
         .vocabulary = {"llama-bpe", 32000, 31997, 31741, kChatTokens},
-        .delta_net = {},
     },
     SyntheticShape{
         .name = "smollm2-135m",
@@ -146,17 +127,14 @@ constexpr std::array kShapes = {
         .tied_output = true,
         .rope_base = 1e5F,
         .norm_eps = 1e-5F,
-        .rope_sections = {},
         .hadamard_block = 64,
         .vocabulary = {"smollm", 49152, 49000, 48744, kChatTokens},
-        .delta_net = {},
     },
     // Every kind of tensor of the large hybrid model, three value heads to a key head as there, in
     // under a megabyte: for trying things out.
     SyntheticShape{
         .name = "qwen35-tiny",
         .architecture = "qwen35",
-        .scheme = "ptq1_0",
         .n_layers = 4,
         .d_model = 256,
         .d_ff = 512,
@@ -165,9 +143,7 @@ constexpr std::array kShapes = {
         .head_dim = 64,
         .n_rot = 16,
         .context = 2048,
-        .tied_output = false,
         .rope_base = 1e7F,
-        .norm_eps = 1e-6F,
         .rope_sections = {3, 3, 2, 0},
         .hadamard_block = 128,
         .vocabulary = {"qwen35", 1024, 980, 700, kQwen35Tokens},

@@ -31,14 +31,15 @@ struct SyntheticDeltaNet {
 struct SyntheticShape {
   std::string_view name;
   std::string_view architecture;
-  std::string_view scheme;  ///< type of the matrices unless asked otherwise
+  std::string_view scheme = "ptq1_0";  ///< type of the matrices unless asked otherwise
   int64_t n_layers, d_model, d_ff, n_heads, n_kv_heads, head_dim, n_rot, context;
-  bool tied_output;
-  float rope_base, norm_eps;
-  std::array<int64_t, 4> rope_sections;  ///< all zero = none
-  int64_t hadamard_block;                ///< of the rotation that ternary forms carry
+  bool tied_output = false;
+  float rope_base;
+  float norm_eps = 1e-6F;
+  std::array<int64_t, 4> rope_sections = {};  ///< all zero = none
+  int64_t hadamard_block = 1024;              ///< of the rotation that ternary forms carry
   SyntheticVocabulary vocabulary;
-  SyntheticDeltaNet delta_net;
+  SyntheticDeltaNet delta_net = {};
 
   bool is_hybrid() const noexcept { return delta_net.attention_interval > 0; }
   /// Layers with attention; the others are Gated DeltaNet.

@@ -12,12 +12,14 @@
 
 #include "convert/convert.h"
 #include "hadamard/transform.h"
+#include "support/model_comparison.h"
 #include "support/rotated_model.h"
 #include "support/temp_dir.h"
 
 namespace ts {
 namespace {
 
+using test::Difference;
 using test::Mistake;
 using test::RotationChoice;
 using test::stored_rotated;
@@ -25,50 +27,11 @@ using test::TinyModel;
 using test::unrotated_twin;
 
 constexpr size_t kTokens = 24;
+const int64_t kVocab = TinyModel{}.n_vocab;
 constexpr double kMaxLogitError = 1e-3, kMaxDivergence = 1e-4;
 
-std::vector<int32_t> some_ids(int64_t n_vocab) {
-  std::vector<int32_t> ids;
-  uint32_t state = 4711;
-  while (ids.size() < kTokens) {
-    state = state * 1664525u + 1013904223u;
-    ids.push_back(static_cast<int32_t>((state >> 8) % static_cast<uint32_t>(n_vocab)));
-  }
-  return ids;
-}
-
-struct Difference {
-  double worst = 0;       ///< largest absolute difference of logits
-  double divergence = 0;  ///< mean Kullback-Leibler divergence per token
-  double relative = 0;    ///< rms difference / standard deviation of the logits
-};
-
 Difference compare(const std::vector<float>& got, const std::vector<float>& want) {
-  Difference d;
-  EXPECT_EQ(got.size(), want.size());
-  const size_t n_vocab = want.size() / kTokens;
-  double errors = 0, sum = 0, squares = 0;
-  for (size_t t = 0; t < kTokens; ++t) {
-    const float *p = want.data() + t * n_vocab, *q = got.data() + t * n_vocab;
-    const auto log_sum = [&](const float* l) {
-      double total = 0;
-      for (size_t i = 0; i < n_vocab; ++i)
-        total += std::exp(static_cast<double>(l[i]));
-      return std::log(total);
-    };
-    const double zp = log_sum(p), zq = log_sum(q);
-    for (size_t i = 0; i < n_vocab; ++i) {
-      const double a = static_cast<double>(p[i]), b = static_cast<double>(q[i]);
-      d.worst = std::max(d.worst, std::fabs(a - b));
-      d.divergence += std::exp(a - zp) * ((a - zp) - (b - zq)) / static_cast<double>(kTokens);
-      errors += (a - b) * (a - b);
-      sum += a;
-      squares += a * a;
-    }
-  }
-  const auto n = static_cast<double>(want.size());
-  d.relative = std::sqrt(errors / n) / std::sqrt(squares / n - (sum / n) * (sum / n));
-  return d;
+  return test::compare(got, want, kTokens);
 }
 
 class RotatedModels : public testing::Test {
@@ -79,16 +42,9 @@ class RotatedModels : public testing::Test {
     return path.string();
   }
   static std::vector<float> logits(const std::string& path, bool exact, int64_t chunk = 0) {
-    LoadOptions o;
-    o.exact = exact;
-    o.kv = KvCacheType::kF32;
-    o.n_threads = 2;
+    LoadOptions o = test::comparison_options(exact);
     if (chunk > 0) o.prefill_chunk = chunk;
-    const auto engine = Engine::load(path, o);
-    const auto ids = some_ids(engine->info().n_vocab);
-    std::vector<float> out(ids.size() * static_cast<size_t>(engine->info().n_vocab));
-    engine->new_session()->eval(ids, out, true);
-    return out;
+    return test::engine_logits(path, test::some_ids(kTokens, kVocab), o);
   }
   std::vector<float> logits(const TinyModel& model, bool exact) {
     return logits(write(model), exact);
@@ -99,24 +55,15 @@ class RotatedModels : public testing::Test {
 };
 
 TinyModel family(const std::string& architecture, TypeId type) {
-  TinyModel m;
-  m.architecture = architecture;
+  TinyModel m = test::tiny_family(architecture);
   m.matrix_type = type;
   m.ternary = type == TypeId::kPTQ1_0 || type == TypeId::kPQ2_0 || type == TypeId::kQ2_0 ||
               type == TypeId::kTQ2_0 || type == TypeId::kTQ1_0;
   m.d_ff = 512;
-  if (architecture == "qwen3") m.head_dim = 128;  // not d_model / n_heads
-  if (architecture == "qwen35") {                 // widths that are multiples of 256
+  if (architecture == "qwen35") {  // widths that are multiples of 256
     m.n_k_heads = 2;
     m.n_v_heads = 8;
     m.state_size = 64;
-  }
-  if (architecture == "gemma3") {
-    m.n_layers = 3;
-    m.head_dim = 128;
-    m.n_kv_heads = 1;
-    m.tied = true;
-    m.sliding_window = 5;
   }
   return m;
 }
@@ -209,14 +156,12 @@ TEST_F(RotatedModels, ChunksDoNotChangeBits) {
   const std::string path = write(stored_rotated(m, {}));
   for (const bool exact : {false, true}) {
     const std::vector<float> want = logits(path, exact, 64);
-    LoadOptions o;
-    o.exact = exact;
-    o.kv = KvCacheType::kF32;
+    LoadOptions o = test::comparison_options(exact);
     o.n_threads = 3;
     const auto engine = Engine::load(path, o);
     const auto session = engine->new_session();
     std::vector<float> row(static_cast<size_t>(engine->info().n_vocab)), got;
-    for (const int32_t id : some_ids(engine->info().n_vocab)) {
+    for (const int32_t id : test::some_ids(kTokens, kVocab)) {
       session->eval(std::vector<int32_t>{id}, row, false);
       got.insert(got.end(), row.begin(), row.end());
     }

@@ -10,72 +10,27 @@
 #include <tensorsharp/engine.hpp>
 
 #include "reference_forward.h"
+#include "support/model_comparison.h"
 #include "support/temp_dir.h"
 #include "support/tiny_model.h"
 
 namespace ts {
 namespace {
 
+using test::compare;
+using test::comparison_options;
+using test::engine_logits;
+using test::some_ids;
 using test::TinyModel;
 
-std::vector<int32_t> some_ids(size_t count, int64_t n_vocab) {
-  std::vector<int32_t> ids;
-  uint32_t state = 12345;
-  while (ids.size() < count) {
-    state = state * 1664525u + 1013904223u;
-    ids.push_back(static_cast<int32_t>((state >> 8) % static_cast<uint32_t>(n_vocab)));
-  }
-  return ids;
-}
-
-std::vector<float> engine_logits(const std::string& path, const std::vector<int32_t>& ids,
-                                 const LoadOptions& options) {
-  const auto engine = Engine::load(path, options);
-  std::vector<float> logits(ids.size() * static_cast<size_t>(engine->info().n_vocab));
-  engine->new_session()->eval(ids, logits, true);
-  return logits;
-}
-
-struct Difference {
-  double worst = 0;     ///< largest absolute difference
-  double relative = 0;  ///< rms of the difference / standard deviation of the logits
-};
-
-Difference compare(const std::vector<float>& logits, const std::vector<std::vector<double>>& want) {
-  Difference d;
-  double sum = 0, squares = 0, errors = 0;
-  size_t n = 0;
-  for (const auto& row : want) {
-    for (const double w : row) {
-      const double e = static_cast<double>(logits[n++]) - w;
-      d.worst = std::max(d.worst, std::fabs(e));
-      errors += e * e;
-      sum += w;
-      squares += w * w;
-    }
-  }
-  EXPECT_EQ(n, logits.size());
-  const auto count = static_cast<double>(n);
-  d.relative =
-      std::sqrt(errors / count) / std::sqrt(squares / count - (sum / count) * (sum / count));
-  return d;
-}
+constexpr size_t kTokens = 24;
 
 class Families : public testing::Test {
  protected:
-  static constexpr size_t kTokens = 24;
-
   std::string write(const TinyModel& model) {
     const auto path = directory_.path() / ("m" + std::to_string(n_files_++) + ".gguf");
     test::write_tiny_model(model, path);
     return path.string();
-  }
-  static LoadOptions options(bool exact) {
-    LoadOptions o;
-    o.exact = exact;
-    o.kv = KvCacheType::kF32;
-    o.n_threads = 2;
-    return o;
   }
   /// Both paths against the reference, within the limits the project promises.
   void check(const TinyModel& model, const std::string& what, bool int8 = true) {
@@ -83,9 +38,12 @@ class Families : public testing::Test {
     const std::string path = write(model);
     const auto ids = some_ids(kTokens, model.n_vocab);
     const auto want = test::reference_logits(path, ids);
-    EXPECT_LT(compare(engine_logits(path, ids, options(true)), want).worst, 1e-3);
+    EXPECT_LT(compare(engine_logits(path, ids, comparison_options(true)), want, ids.size()).worst,
+              1e-3);
     if (int8) {
-      EXPECT_LE(compare(engine_logits(path, ids, options(false)), want).relative, 0.06);
+      EXPECT_LE(
+          compare(engine_logits(path, ids, comparison_options(false)), want, ids.size()).relative,
+          0.06);
     }
   }
 
@@ -94,16 +52,8 @@ class Families : public testing::Test {
 };
 
 TinyModel family(const std::string& architecture) {
-  TinyModel m;
-  m.architecture = architecture;
-  if (architecture == "qwen3") m.head_dim = 96;  // not d_model / n_heads
-  if (architecture == "gemma3") {
-    m.n_layers = 3;
-    m.head_dim = 128;
-    m.n_kv_heads = 1;
-    m.tied = true;
-    m.sliding_window = 5;
-  }
+  TinyModel m = test::tiny_family(architecture);
+  if (architecture == "qwen3") m.head_dim = 96;  // no power of two
   return m;
 }
 
@@ -219,7 +169,8 @@ TEST_F(Families, HybridsWithWholeBlocksOfTheGrid) {
   const std::string path = write(m);
   const auto ids = some_ids(150, m.n_vocab);
   const auto want = test::reference_logits(path, ids);
-  EXPECT_LT(compare(engine_logits(path, ids, options(true)), want).worst, 1e-3);
+  EXPECT_LT(compare(engine_logits(path, ids, comparison_options(true)), want, ids.size()).worst,
+            1e-3);
 }
 
 TEST_F(Families, HybridShapes) {
@@ -239,8 +190,8 @@ TEST_F(Families, WindowChangesTheResult) {
   const auto ids = some_ids(kTokens, 300);
   TinyModel narrow = family("gemma3"), wide = family("gemma3");
   wide.sliding_window = 4096;
-  const auto a = engine_logits(write(narrow), ids, options(true));
-  const auto b = engine_logits(write(wide), ids, options(true));
+  const auto a = engine_logits(write(narrow), ids, comparison_options(true));
+  const auto b = engine_logits(write(wide), ids, comparison_options(true));
   const size_t row = 300;
   // The same within the window, different beyond it.
   EXPECT_TRUE(std::equal(a.begin(), a.begin() + 5 * row, b.begin()));
@@ -255,10 +206,10 @@ TEST_F(Families, BothTernaryPacksAreBitIdentical) {
       m.ternary = true;
       m.matrix_type = TypeId::kPTQ1_0;
       m.embedding_type = TypeId::kPTQ1_0;
-      const auto a = engine_logits(write(m), ids, options(exact));
+      const auto a = engine_logits(write(m), ids, comparison_options(exact));
       m.matrix_type = TypeId::kPQ2_0;
       m.embedding_type = TypeId::kPQ2_0;
-      const auto b = engine_logits(write(m), ids, options(exact));
+      const auto b = engine_logits(write(m), ids, comparison_options(exact));
       EXPECT_EQ(a, b) << name << (exact ? " exact" : " int8");
     }
   }
@@ -270,9 +221,9 @@ TEST_F(Families, ReferenceKernelsGiveTheSameModel) {
     m.matrix_type = TypeId::kQ4_0;
     const std::string path = write(m);
     const auto ids = some_ids(kTokens, m.n_vocab);
-    LoadOptions ref = options(false);
+    LoadOptions ref = comparison_options(false);
     ref.isa = "ref";
-    const auto a = engine_logits(path, ids, options(false));
+    const auto a = engine_logits(path, ids, comparison_options(false));
     const auto b = engine_logits(path, ids, ref);
     double worst = 0;
     for (size_t i = 0; i < a.size(); ++i)

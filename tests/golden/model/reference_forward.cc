@@ -297,9 +297,12 @@ class Reference {
 
 }  // namespace
 
-std::vector<std::vector<double>> reference_logits(const std::filesystem::path& path,
-                                                  std::span<const int32_t> ids) {
-  return Reference(path).run(ids);
+std::vector<double> reference_logits(const std::filesystem::path& path,
+                                     std::span<const int32_t> ids) {
+  std::vector<double> all;
+  for (const std::vector<double>& row : Reference(path).run(ids))
+    all.insert(all.end(), row.begin(), row.end());
+  return all;
 }
 
 }  // namespace ts::test

@@ -11,7 +11,7 @@
 namespace ts::test {
 
 /// Logits [ids.size()][n_vocab] of the model in a GGUF file.
-std::vector<std::vector<double>> reference_logits(const std::filesystem::path& path,
-                                                  std::span<const int32_t> ids);
+std::vector<double> reference_logits(const std::filesystem::path& path,
+                                     std::span<const int32_t> ids);
 
 }  // namespace ts::test

@@ -4,6 +4,7 @@
 #include <limits>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "golden_support.h"
+#include "model/synthetic/shapes.h"
 #include "text/chat_template.h"
 
 namespace ts {
@@ -80,33 +82,6 @@ std::vector<std::string> parts_of(const std::string& token, int32_t rank, const 
 
 /// From lines of "<base64 of the bytes> <rank>", rank = id, as the tokenizer was published.
 TokenizerData read_ranks(const std::filesystem::path& path) {
-  constexpr int32_t kVocab = 248320;
-  const std::vector<std::string> added = {"<|endoftext|>",
-                                          "<|im_start|>",
-                                          "<|im_end|>",
-                                          "<|object_ref_start|>",
-                                          "<|object_ref_end|>",
-                                          "<|box_start|>",
-                                          "<|box_end|>",
-                                          "<|quad_start|>",
-                                          "<|quad_end|>",
-                                          "<|vision_start|>",
-                                          "<|vision_end|>",
-                                          "<|vision_pad|>",
-                                          "<|image_pad|>",
-                                          "<|video_pad|>",
-                                          "<tool_call>",
-                                          "</tool_call>",
-                                          "<|fim_prefix|>",
-                                          "<|fim_middle|>",
-                                          "<|fim_suffix|>",
-                                          "<|fim_pad|>",
-                                          "<|repo_name|>",
-                                          "<|file_sep|>",
-                                          "<tool_response>",
-                                          "</tool_response>",
-                                          "<think>",
-                                          "</think>"};
   TokenizerData data;
   data.model = "gpt2";
   data.pre = "qwen35";
@@ -129,14 +104,22 @@ TokenizerData read_ranks(const std::filesystem::path& path) {
     const auto parts = parts_of(token, id, ranks);
     if (parts.size() == 2) data.merges.push_back(mapped(parts[0]) + " " + mapped(parts[1]));
   }
-  for (const std::string& name : added) {
-    data.tokens.push_back(name);
-    data.types.push_back(name.ends_with("|>") ? TokenType::kControl : TokenType::kUserDefined);
-  }
-  while (static_cast<int32_t>(data.tokens.size()) < kVocab) {
+  const SyntheticVocabulary& published = find_synthetic_shape("ternary-bonsai-2-27b").vocabulary;
+  EXPECT_EQ(static_cast<int64_t>(tokens.size()), published.n_bpe);
+  const auto add_unused = [&] {
     data.tokens.push_back("[PAD" + std::to_string(data.tokens.size()) + "]");
     data.types.push_back(TokenType::kUnused);
+  };
+  for (const std::string_view name : published.added) {
+    if (name.empty()) {
+      add_unused();
+      continue;
+    }
+    data.tokens.emplace_back(name);
+    data.types.push_back(name.ends_with("|>") ? TokenType::kControl : TokenType::kUserDefined);
   }
+  while (static_cast<int64_t>(data.tokens.size()) < published.n_tokens)
+    add_unused();
   data.eos = 248046;
   data.add_bos = false;
   return data;

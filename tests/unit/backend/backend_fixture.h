@@ -100,6 +100,16 @@ inline PackedMatrix random_weight(Backend& backend, const Codec& codec, int64_t 
   return out;
 }
 
+/// Root mean square error relative to that of the true results.
+inline double relative_error(const std::vector<float>& got, const std::vector<double>& want) {
+  double error = 0, power = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    error += (static_cast<double>(got[i]) - want[i]) * (static_cast<double>(got[i]) - want[i]);
+    power += want[i] * want[i];
+  }
+  return std::sqrt(error / power);
+}
+
 /// Codecs that can be weights of a product.
 inline std::vector<const Codec*> product_codecs() {
   std::vector<const Codec*> out;

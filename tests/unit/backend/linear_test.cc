@@ -30,16 +30,6 @@ std::vector<double> reference(const PackedMatrix& w, const std::vector<float>& x
   return y;
 }
 
-/// Root mean square error relative to the deviation of the true results.
-double relative_error(const std::vector<float>& got, const std::vector<double>& want) {
-  double error = 0, power = 0;
-  for (size_t i = 0; i < want.size(); ++i) {
-    error += (static_cast<double>(got[i]) - want[i]) * (static_cast<double>(got[i]) - want[i]);
-    power += want[i] * want[i];
-  }
-  return std::sqrt(error / power);
-}
-
 TEST(Linear, EveryCodecMatchesDoubleSums) {
   for (const bool exact : {false, true}) {
     CpuBackendOptions options;

@@ -47,15 +47,6 @@ std::vector<double> product(const PackedMatrix& w, const Rotation& r, const std:
   return y;
 }
 
-double relative_error(const std::vector<float>& got, const std::vector<double>& want) {
-  double error = 0, power = 0;
-  for (size_t i = 0; i < want.size(); ++i) {
-    error += (static_cast<double>(got[i]) - want[i]) * (static_cast<double>(got[i]) - want[i]);
-    power += want[i] * want[i];
-  }
-  return std::sqrt(error / power);
-}
-
 TEST(RotatedLinear, EveryActivationFormReadsTheRotatedRows) {
   for (const bool exact : {false, true}) {
     const auto backend = backend_with(2, exact);

@@ -11,9 +11,12 @@
 #include <utility>
 #include <vector>
 
+#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "base/half.h"
+#include "codec/codec.h"
+#include "format/gguf.h"
 #include "support/gguf_builder.h"
 
 namespace ts::test {
@@ -74,6 +77,18 @@ inline std::string safetensors_bytes(const std::map<std::string, StoredTensor>& 
   std::string out;
   append_value<uint64_t>(out, text.size());
   return out + text + data;
+}
+
+/// The decoded values of a tensor; a failure of the test when there is none.
+inline std::vector<float> tensor_values(const GgufFile& file, const std::string& name) {
+  const TensorEntry* entry = file.find(name);
+  if (entry == nullptr) {
+    ADD_FAILURE() << name << " is missing";
+    return {};
+  }
+  std::vector<float> values(static_cast<size_t>(entry->shape.n_elems()));
+  require_codec(entry->type, name).decode(entry->data.data(), values.data(), values.size());
+  return values;
 }
 
 class CheckpointBuilder {

@@ -50,14 +50,7 @@ class ConvertCheckpointTest : public ::testing::Test {
   std::filesystem::path output() const { return dir_ / "out.gguf"; }
   std::vector<float> read(const std::string& name) {
     file_ = GgufFile::open(output());
-    const TensorEntry* entry = file_->find(name);
-    if (entry == nullptr) {
-      ADD_FAILURE() << name << " is missing";
-      return {};
-    }
-    std::vector<float> values(static_cast<size_t>(entry->shape.n_elems()));
-    require_codec(entry->type, name).decode(entry->data.data(), values.data(), values.size());
-    return values;
+    return test::tensor_values(*file_, name);
   }
   TypeId type_of(const std::string& name) {
     file_ = GgufFile::open(output());

@@ -108,16 +108,7 @@ class ConvertHybridTest : public ::testing::Test {
     return test::catch_error([&] { convert(); });
   }
   nlohmann::json& settings() { return builder_.config["text_config"]; }
-  std::vector<float> read(const std::string& name) {
-    const TensorEntry* entry = file_->find(name);
-    if (entry == nullptr) {
-      ADD_FAILURE() << name << " is missing";
-      return {};
-    }
-    std::vector<float> values(static_cast<size_t>(entry->shape.n_elems()));
-    require_codec(entry->type, name).decode(entry->data.data(), values.data(), values.size());
-    return values;
-  }
+  std::vector<float> read(const std::string& name) { return test::tensor_values(*file_, name); }
   /// The values that the checkpoint holds for a tensor of layer `i`.
   std::vector<float> stored(int64_t i, const std::string& name) const {
     const std::string whole = "model.language_model.layers." + std::to_string(i) + "." + name;
