@@ -7,6 +7,8 @@
 
 #include <tensorsharp/error.hpp>
 
+#include "text/tokenizer.h"
+
 namespace ts {
 namespace {
 
@@ -23,17 +25,6 @@ void require_context(int64_t context) {
         fmt::format("the window has {} positions; at least 2 are needed", context));
 }
 
-/// The token ids a window is computed on.
-std::vector<int32_t> window_ids(const PerplexityPlan& plan, const ScoringWindow& window) {
-  std::vector<int32_t> ids;
-  ids.reserve(window.end - window.begin + 1);
-  if (window.bos_in_front) ids.push_back(*plan.bos);
-  ids.insert(ids.end(), plan.tokens.begin() + static_cast<std::ptrdiff_t>(window.begin),
-             plan.tokens.begin() + static_cast<std::ptrdiff_t>(window.end));
-  if (window.bos_replaces && !ids.empty()) ids.front() = *plan.bos;
-  return ids;
-}
-
 }  // namespace
 
 std::string_view perplexity_mode_name(PerplexityMode mode) noexcept {
@@ -46,6 +37,14 @@ std::string_view perplexity_mode_name(PerplexityMode mode) noexcept {
       return "documents";
   }
   return "?";
+}
+
+std::vector<ScoringWindow> chunk_windows(size_t n_tokens, int64_t context, bool with_bos) {
+  const auto width = static_cast<size_t>(context);
+  std::vector<ScoringWindow> windows;
+  for (size_t begin = 0; begin + width <= n_tokens; begin += width)
+    windows.push_back({begin, begin + width, false, with_bos, begin + width / 2 + 1});
+  return windows;
 }
 
 PerplexityPlan plan_chunks(std::vector<int32_t> tokens, int64_t context,
@@ -61,10 +60,19 @@ PerplexityPlan plan_chunks(std::vector<int32_t> tokens, int64_t context,
         fmt::format("the text has {} tokens; windows of {} need at least {}\n  Give a longer text "
                     "or a smaller --ctx.",
                     tokens.size(), context, 2 * context));
-  for (size_t begin = 0; begin + width <= tokens.size(); begin += width)
-    plan.windows.push_back({begin, begin + width, false, bos.has_value(), begin + width / 2 + 1});
+  plan.windows = chunk_windows(tokens.size(), context, bos.has_value());
   plan.tokens = std::move(tokens);
   return plan;
+}
+
+std::optional<int32_t> bos_in_front(const Tokenizer& tokenizer) {
+  return tokenizer.adds_bos() ? tokenizer.data().bos : std::nullopt;
+}
+
+PerplexityPlan plan_text_chunks(const Engine& engine, std::string_view text, int64_t context) {
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  return plan_chunks(engine.tokenize(text, true, false), context,
+                     bos_in_front(*engine.tokenizer()));
 }
 
 PerplexityPlan plan_sliding(std::vector<int32_t> tokens, int64_t context, int64_t stride,
@@ -116,6 +124,22 @@ PerplexityPlan plan_documents(const std::vector<std::vector<int32_t>>& documents
   return plan;
 }
 
+std::vector<int32_t> window_ids(const PerplexityPlan& plan, const ScoringWindow& window,
+                                int64_t n_vocab) {
+  std::vector<int32_t> ids;
+  ids.reserve(window.end - window.begin + 1);
+  if (window.bos_in_front) ids.push_back(*plan.bos);
+  ids.insert(ids.end(), plan.tokens.begin() + static_cast<std::ptrdiff_t>(window.begin),
+             plan.tokens.begin() + static_cast<std::ptrdiff_t>(window.end));
+  if (window.bos_replaces && !ids.empty()) ids.front() = *plan.bos;
+  for (const int32_t id : ids) {
+    if (id < 0 || id >= n_vocab)
+      throw FormatError(
+          fmt::format("token {} is outside the model's vocabulary of {}", id, n_vocab));
+  }
+  return ids;
+}
+
 std::vector<std::string_view> split_documents(std::string_view text, std::string_view separator,
                                               int64_t limit) {
   if (separator.empty()) throw InvalidArgument("the document separator is empty");
@@ -144,14 +168,18 @@ PerplexityResult perplexity_of(const PerplexitySums& sums) {
   return result;
 }
 
-double negative_log_likelihood(std::span<const float> logits, int32_t target) {
+double log_sum_exp(std::span<const float> logits) {
   float max = logits[0];
   for (const float l : logits)
     max = std::max(max, l);
   double sum = 0;
   for (const float l : logits)
     sum += std::exp(l - max);
-  return std::log(sum) - static_cast<double>(logits[static_cast<size_t>(target)] - max);
+  return std::log(sum) + static_cast<double>(max);
+}
+
+double negative_log_likelihood(std::span<const float> logits, int32_t target) {
+  return log_sum_exp(logits) - static_cast<double>(logits[static_cast<size_t>(target)]);
 }
 
 void score_windows(LogitsSource& source, const PerplexityPlan& plan, uint64_t n_windows,
@@ -162,14 +190,8 @@ void score_windows(LogitsSource& source, const PerplexityPlan& plan, uint64_t n_
   for (uint64_t w = sums.n_windows; w < n_windows; ++w) {
     progress("scoring", w, n_windows);
     const ScoringWindow& window = plan.windows[w];
-    const std::vector<int32_t> ids = window_ids(plan, window);
-    for (const int32_t id : ids) {
-      if (id < 0 || id >= source.n_vocab())
-        throw FormatError(
-            fmt::format("token {} is outside the model's vocabulary of {}", id, source.n_vocab()));
-    }
-    // Index in `ids` of the first token to be predicted; its logits are one position earlier.
-    const size_t target = window.first_scored - window.begin + (window.bos_in_front ? 1 : 0);
+    const std::vector<int32_t> ids = window_ids(plan, window, source.n_vocab());
+    const size_t target = first_target(window);
     PerplexitySums next = sums;
     source.run(ids, target - 1, ids.size() - 1,
                [&](size_t position, std::span<const float> logits) {

@@ -60,6 +60,22 @@ PerplexityPlan plan_sliding(std::vector<int32_t> tokens, int64_t context, int64_
 PerplexityPlan plan_documents(const std::vector<std::vector<int32_t>>& documents, int64_t context,
                               std::optional<int32_t> bos);
 
+/// The windows of plan_chunks(): as many as n_tokens fill.
+std::vector<ScoringWindow> chunk_windows(size_t n_tokens, int64_t context, bool with_bos);
+/// plan_chunks() of a text: like the tool whose figures these compare with, without one newline at
+/// the end of the file.
+PerplexityPlan plan_text_chunks(const Engine& engine, std::string_view text, int64_t context);
+/// The begin-of-text token, where the model puts one in front of texts.
+std::optional<int32_t> bos_in_front(const Tokenizer& tokenizer);
+
+/// The token ids a window is computed on. FormatError when one is not in a vocabulary of n_vocab.
+std::vector<int32_t> window_ids(const PerplexityPlan& plan, const ScoringWindow& window,
+                                int64_t n_vocab);
+/// Index in window_ids() of the first token to be predicted; its logits are one position earlier.
+inline size_t first_target(const ScoringWindow& window) noexcept {
+  return window.first_scored - window.begin + (window.bos_in_front ? 1 : 0);
+}
+
 /// Parts of a text between separators, blanks at both ends removed, empty ones left out.
 /// `limit` < 0 = all.
 std::vector<std::string_view> split_documents(std::string_view text, std::string_view separator,
@@ -82,7 +98,9 @@ struct PerplexityResult {
 };
 PerplexityResult perplexity_of(const PerplexitySums& sums);
 
-/// -log softmax(logits)[target]: maximum and sum in double, exp in float.
+/// log of the sum of exp(logits): exp in float, sum in double.
+double log_sum_exp(std::span<const float> logits);
+/// -log softmax(logits)[target], likewise.
 double negative_log_likelihood(std::span<const float> logits, int32_t target);
 
 /// Scores windows [sums.n_windows, n_windows) and adds them to `sums`. `token_bytes(id)`: length of

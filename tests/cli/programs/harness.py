@@ -97,6 +97,17 @@ def interrupt_after_output(process: subprocess.Popen, n_bytes: int) -> tuple:
     return process.returncode, head + rest, errors.decode("utf-8", "replace")
 
 
+def read_npy(path):
+    data = pathlib.Path(path).read_bytes()
+    assert data[:8] == b"\x93NUMPY\x01\x00"
+    (length,) = struct.unpack_from("<H", data, 8)
+    header = eval(data[10:10 + length].decode(), {"__builtins__": {}})
+    assert header["descr"] == "<f4" and not header["fortran_order"] and (10 + length) % 64 == 0
+    rows, columns = header["shape"]
+    values = struct.unpack_from(f"<{rows * columns}f", data, 10 + length)
+    return [values[i * columns:(i + 1) * columns] for i in range(rows)]
+
+
 # --- GGUF files --------------------------------------------------------------------------------
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q",

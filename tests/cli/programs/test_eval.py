@@ -6,10 +6,9 @@ import math
 import os
 import pathlib
 import signal
-import struct
 import unittest
 
-from harness import MODEL, TESTDATA, Case, run, start
+from harness import MODEL, TESTDATA, Case, read_npy, run, start
 
 STORIES = TESTDATA / "stories260k/tinystories_40.txt"
 GOLDEN = json.loads((TESTDATA / "stories260k/golden.json").read_text())
@@ -17,17 +16,6 @@ GOLDEN = json.loads((TESTDATA / "stories260k/golden.json").read_text())
 
 def perplexity(*options):
     return run("eval", "perplexity", MODEL, *options, timeout=280)
-
-
-def read_npy(path):
-    data = pathlib.Path(path).read_bytes()
-    assert data[:8] == b"\x93NUMPY\x01\x00"
-    (length,) = struct.unpack_from("<H", data, 8)
-    header = eval(data[10:10 + length].decode(), {"__builtins__": {}})
-    assert header["descr"] == "<f4" and not header["fortran_order"] and (10 + length) % 64 == 0
-    rows, columns = header["shape"]
-    values = struct.unpack_from(f"<{rows * columns}f", data, 10 + length)
-    return [values[i * columns:(i + 1) * columns] for i in range(rows)]
 
 
 def nll(row, target):

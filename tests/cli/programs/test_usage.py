@@ -5,7 +5,8 @@ import unittest
 
 from harness import MODEL, TENSORSHARP, TS_CLI, Case, command, run, start
 
-COMMANDS = ["run", "plan", "inspect", "verify", "eval perplexity", "eval logits", "bench",
+COMMANDS = ["run", "plan", "inspect", "verify", "eval perplexity", "eval kl", "eval choice",
+            "eval gsm8k", "eval logits", "bench",
             "convert", "tokenize", "completion"]
 
 
@@ -35,7 +36,7 @@ class Usage(Case):
         self.assertIn("Commands:", outcome.stderr)
 
     def test_unknown_commands_list_the_known_ones(self):
-        for words in (["serve"], ["quantize", "a", "b"], ["eval"], ["eval", "kl", MODEL], ["--json"]):
+        for words in (["serve"], ["quantize", "a", "b"], ["eval"], ["eval", "taste", MODEL], ["--json"]):
             self.expect_failure(run(*words), 2, "run", "inspect", "eval perplexity")
 
     def test_unknown_options_and_missing_arguments(self):
@@ -108,7 +109,7 @@ class Usage(Case):
                  "_tensorsharp; echo ${COMPREPLY[@]}; COMP_WORDS=(tensorsharp run m --kv ''); "
                  "COMP_CWORD=4; _tensorsharp; echo ${COMPREPLY[@]}")
         done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=True)
-        self.assertEqual(done.stdout.splitlines(), ["--isa", "perplexity logits", "f32 f16 q8"])
+        self.assertEqual(done.stdout.splitlines(), ["--isa", "perplexity kl choice gsm8k logits", "f32 f16 q8"])
         self.assertTrue(run("completion", "zsh").text.startswith("#compdef tensorsharp"))
         self.assertIn("complete -c tensorsharp", run("completion", "fish").text)
         self.expect_failure(run("completion", "tcsh"), 2, "bash")

@@ -28,13 +28,31 @@ class FakeLogits : public LogitsSource {
   explicit FakeLogits(int64_t n_vocab) : n_vocab_(n_vocab) {}
   int64_t n_vocab() const override { return n_vocab_; }
   int64_t context() const override { return 1 << 20; }
-  void run(std::span<const int32_t> ids, size_t first, size_t last, const Visitor& visit) override {
-    for (size_t i = first; i < last; ++i)
-      visit(i, fake_logits(ids.first(i + 1), n_vocab_));
+  void start(std::span<const int32_t> ids, size_t first) override {
+    ids_ = ids;
+    at_ = first;
+  }
+  std::span<const float> next(size_t count) override {
+    rows_.clear();
+    for (size_t i = 0; i < count; ++i) {
+      const std::vector<float> row = logits_after(ids_.first(++at_));
+      rows_.insert(rows_.end(), row.begin(), row.end());
+    }
+    return rows_;
+  }
+  /// Small, so that windows take several turns.
+  size_t rows_at_once() const override { return 5; }
+
+ protected:
+  virtual std::vector<float> logits_after(std::span<const int32_t> ids) const {
+    return fake_logits(ids, n_vocab_);
   }
 
  private:
   int64_t n_vocab_;
+  size_t at_ = 0;
+  std::span<const int32_t> ids_;
+  std::vector<float> rows_;
 };
 
 }  // namespace ts::test

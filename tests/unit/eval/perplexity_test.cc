@@ -220,12 +220,10 @@ TEST(Perplexity, NonFiniteLogitsAreAnError) {
   class Broken : public FakeLogits {
    public:
     using FakeLogits::FakeLogits;
-    void run(std::span<const int32_t> ids, size_t first, size_t last,
-             const Visitor& visit) override {
+    std::vector<float> logits_after(std::span<const int32_t>) const override {
       std::vector<float> logits(static_cast<size_t>(n_vocab()), 0.0F);
       logits[3] = std::numeric_limits<float>::quiet_NaN();
-      for (size_t i = first; i < last && i < ids.size(); ++i)
-        visit(i, logits);
+      return logits;
     }
   } source(kVocab);
   PerplexitySums sums;
