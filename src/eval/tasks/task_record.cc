@@ -36,8 +36,8 @@ std::vector<TaskRecord> records_of_table(std::string_view text, const std::strin
   CsvTable table = parse_csv(text, source);
   if (table.n_repaired > 0)
     log_warning(
-        fmt::format("{}: {} rows have quotation marks that are not doubled; read as one field "
-                    "between \",\" and \",\"",
+        fmt::format("{}: quotation marks inside a field are not doubled (rows: {}); such rows are "
+                    "split at \",\"",
                     source, table.n_repaired));
   std::vector<std::string> names = table.rows.front().fields;
   const bool header = lower_ascii(names.back()) == "answer";

@@ -109,7 +109,8 @@ class Usage(Case):
                  "_tensorsharp; echo ${COMPREPLY[@]}; COMP_WORDS=(tensorsharp run m --kv ''); "
                  "COMP_CWORD=4; _tensorsharp; echo ${COMPREPLY[@]}")
         done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=True)
-        self.assertEqual(done.stdout.splitlines(), ["--isa", "perplexity kl choice gsm8k logits", "f32 f16 q8"])
+        self.assertEqual(done.stdout.splitlines(),
+                         ["--isa", "perplexity kl choice gsm8k logits", "f32 f16 q8"])
         self.assertTrue(run("completion", "zsh").text.startswith("#compdef tensorsharp"))
         self.assertIn("complete -c tensorsharp", run("completion", "fish").text)
         self.expect_failure(run("completion", "tcsh"), 2, "bash")
