@@ -19,6 +19,7 @@ refused. The figures in the documentation were made with Python 3.11, torch 2.15
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
 import heapq
 import json
@@ -160,8 +161,9 @@ def transformers_forward(model: Model) -> Forward:
     return lambda ids: network.base_model(ids[None]).last_hidden_state[0]
 
 
-def byte_level_ids(model: Model, text: str) -> list[int]:
-    """Tokenize with byte-level BPE; digits stand alone (`smollm`)."""
+@functools.cache
+def byte_level_tokenizer(model: Model) -> Any:
+    """Return the file's byte-level BPE; digits stand alone (`smollm`)."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     pre = model.get("tokenizer.ggml.pre")
@@ -176,7 +178,12 @@ def byte_level_ids(model: Model, text: str) -> list[int]:
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
         ]
     )
-    return tokenizer.encode(text, add_special_tokens=False).ids
+    return tokenizer
+
+
+def byte_level_ids(model: Model, text: str) -> list[int]:
+    """Tokenize with byte-level BPE."""
+    return byte_level_tokenizer(model).encode(text, add_special_tokens=False).ids
 
 
 def sentencepiece_ids(model: Model, text: str) -> list[int]:
