@@ -32,8 +32,10 @@ struct Unknowns {
   double current(const float* scales, int u) const noexcept {
     return tied ? static_cast<double>(scales[0]) / tied_ratios(n_planes)[0] : scales[u];
   }
-  /// The nearest value that can be stored.
+  /// The nearest value that can be stored; 0 when there is none.
   double storable(double value) const {
+    constexpr double kLargest = 65504;
+    if (!(value * (tied ? tied_ratios(n_planes)[0] : 1) < kLargest)) return 0;
     return tied ? round_tied_unit(value, n_planes) : round_scale(value);
   }
   void store(const double* values, float* scales) const noexcept {

@@ -20,6 +20,9 @@ namespace ts {
 namespace {
 
 constexpr int kRefineSweeps = 4;  // of kGptq
+// No group with a larger weight has a scale that fits; sums of squares and products with a metric
+// stay far from overflow below it.
+constexpr float kLargestWeight = 1e8F;
 
 bool is_rule(TernaryMethod method) noexcept {
   return method != TernaryMethod::kMse && method != TernaryMethod::kGptq;
@@ -31,6 +34,10 @@ void check_weights(std::span<const float> weights, int64_t cols, std::string_vie
       throw FormatError(fmt::format(
           "{}: the weight in row {}, column {} is {}; the source is damaged or overflowed", what,
           static_cast<int64_t>(i) / cols, static_cast<int64_t>(i) % cols, weights[i]));
+    if (std::fabs(weights[i]) > kLargestWeight)
+      throw InvalidArgument(fmt::format(
+          "{}: the weight in row {}, column {} is {}; scales are binary16 numbers up to 65504",
+          what, static_cast<int64_t>(i) / cols, static_cast<int64_t>(i) % cols, weights[i]));
   }
 }
 
@@ -166,6 +173,25 @@ TernaryMatrix fit_planes(std::span<const float> weights, int64_t rows, int64_t c
   return matrix;
 }
 
+/// Each plane on what the planes before it left over.
+TernaryMatrix fit_one_by_one(std::span<const float> weights, int64_t rows, int64_t cols,
+                             const LossMetric* metric, const TernaryOptions& options,
+                             ThreadPool& pool, const CancelToken* cancel) {
+  TernaryOptions single = options;
+  single.n_planes = 1;
+  std::vector<float> rest(weights.begin(), weights.end());
+  std::vector<float> fitted(rest.size());
+  TernaryMatrix matrix{rows, cols, {}};
+  for (int p = 0; p < options.n_planes; ++p) {
+    TernaryMatrix plane = fit_planes(rest, rows, cols, metric, single, pool, cancel);
+    dequantize(plane, fitted);
+    for (size_t i = 0; i < rest.size(); ++i)
+      rest[i] -= fitted[i];
+    matrix.planes.push_back(std::move(plane.planes[0]));
+  }
+  return matrix;
+}
+
 }  // namespace
 
 TernaryMatrix fit_ternary(std::span<const float> weights, int64_t rows, int64_t cols,
@@ -181,22 +207,13 @@ TernaryMatrix fit_ternary(std::span<const float> weights, int64_t rows, int64_t 
   check_weights(weights, cols, what);
   blas::use_one_thread();
   const bool one_by_one = is_rule(options.method) || options.plane_fit == PlaneFit::kGreedy;
-  if (options.n_planes == 1 || !one_by_one)
-    return fit_planes(weights, rows, cols, metric, options, pool, cancel);
-
-  TernaryOptions single = options;
-  single.n_planes = 1;
-  std::vector<float> rest(weights.begin(), weights.end());
-  std::vector<float> fitted(rest.size());
-  TernaryMatrix matrix{rows, cols, {}};
-  for (int p = 0; p < options.n_planes; ++p) {
-    TernaryMatrix plane = fit_planes(rest, rows, cols, metric, single, pool, cancel);
-    dequantize(plane, fitted);
-    for (size_t i = 0; i < rest.size(); ++i)
-      rest[i] -= fitted[i];
-    matrix.planes.push_back(std::move(plane.planes[0]));
+  try {
+    return one_by_one && options.n_planes > 1
+               ? fit_one_by_one(weights, rows, cols, metric, options, pool, cancel)
+               : fit_planes(weights, rows, cols, metric, options, pool, cancel);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(fmt::format("{}: {}", what, error.what()));
   }
-  return matrix;
 }
 
 }  // namespace ts

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "hadamard/rotation.h"
 #include "quantize/fit_statistics.h"
 #include "quantize/ternary_fit.h"
 
@@ -181,6 +182,46 @@ TEST(GaussianSource, Groups) {
     options.plane_fit = plane_fit;
     EXPECT_NEAR(grouped_error(options, 128), error, 0.0006) << static_cast<int>(plane_fit);
   }
+}
+
+// Sources with heavy tails lose by them; blocks of 64 or more rotate them into Gaussian ones.
+TEST(GaussianSource, RotationOfHeavyTails) {
+  constexpr int64_t kWidth = 1024;
+  constexpr int64_t kRowCount = 1024;
+  std::mt19937_64 engine(12);
+  std::exponential_distribution<float> exponential;
+  std::normal_distribution<float> normal;
+  std::student_t_distribution<float> student(4);
+  const auto decibels = [&](const std::vector<float>& w, int64_t block) {
+    std::vector<int8_t> signs(static_cast<size_t>(kWidth));
+    for (int8_t& s : signs)
+      s = (engine() & 1) != 0 ? 1 : -1;
+    std::vector<float> turned = w;
+    if (block > 0) {
+      const Rotation rotation(kWidth, block, signs);
+      for (int64_t r = 0; r < kRowCount; ++r)
+        rotation.forward(w.data() + r * kWidth, turned.data() + r * kWidth);
+    }
+    ThreadPool pool(2);
+    return fit_statistics(turned, fit_ternary(turned, kRowCount, kWidth, nullptr, {}, pool))
+        .sqnr_db;
+  };
+  std::vector<float> laplace(static_cast<size_t>(kWidth * kRowCount));
+  std::vector<float> heavy(laplace.size()), outliers(laplace.size());
+  for (size_t i = 0; i < laplace.size(); ++i) {
+    laplace[i] = (engine() & 1) != 0 ? exponential(engine) : -exponential(engine);
+    heavy[i] = student(engine);
+    outliers[i] = normal(engine) * (engine() % 200 == 0 ? 10.0F : 1.0F);
+  }
+  EXPECT_NEAR(decibels(laplace, 0), 5.92, 0.05);
+  EXPECT_NEAR(decibels(laplace, 64), 7.29, 0.05);
+  EXPECT_NEAR(decibels(laplace, 1024), 7.30, 0.05);
+  EXPECT_NEAR(decibels(heavy, 0), 5.41, 0.08);
+  EXPECT_NEAR(decibels(heavy, 64), 7.39, 0.05);
+  EXPECT_NEAR(decibels(heavy, 1024), 7.32, 0.05);
+  EXPECT_NEAR(decibels(outliers, 0), 5.84, 0.08);
+  EXPECT_NEAR(decibels(outliers, 128), 7.78, 0.05);
+  EXPECT_NEAR(decibels(outliers, 1024), 7.40, 0.05);
 }
 
 // Sparse patterns with one scale for many weights.

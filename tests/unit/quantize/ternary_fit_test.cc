@@ -455,12 +455,38 @@ TEST(TernaryFit, RefusesWhatItCannotDo) {
   refuse(options, "16 weights are not 2 rows of 9", nullptr, 9);
   w[0] = 1e9F;
   refuse(options, "binary16");
+  w[0] = 1;
   w[11] = std::nanf("");
   const test::Thrown thrown = test::catch_error(
       [&] { fit_ternary(w, 2, 8, nullptr, options, pool, nullptr, "blk.0.attn_q.weight"); });
   EXPECT_EQ(thrown.code, ErrorCode::kFormat);
   EXPECT_THAT(thrown.message, testing::HasSubstr("blk.0.attn_q.weight"));
   EXPECT_THAT(thrown.message, testing::HasSubstr("row 1, column 3 is nan"));
+}
+
+// Rows of one or a few weights, weights too small for a scale, groups longer than the row.
+TEST(TernaryFit, OddShapesAndSizes) {
+  ThreadPool pool(2);
+  for (const int64_t cols : {1, 3, 4, 129}) {
+    const LossMetric metric(correlated(cols, 300, 30, pool), 0.1, pool);
+    for (const float size : {1.0F, 1e-30F, 1e4F, 0.0F}) {
+      std::vector<float> w = gaussian(3 * cols, 31);
+      for (float& v : w)
+        v = std::clamp(v, -1.0F, 1.0F) * size;
+      for (const Case& c : cases()) {
+        TernaryOptions options = options_of(c);
+        options.group = 128;
+        if (cols % 4 != 0) options.sparsity = kDense;
+        const TernaryMatrix m = fit_ternary(w, 3, cols, &metric, options, pool);
+        check_matrix(m, options.sparsity);
+        if (size == 0.0F || size == 1e-30F) {
+          EXPECT_EQ(fit_statistics(w, m).planes[0].zero_rate, 1);
+        } else {
+          EXPECT_LT(fit_statistics(w, m).relative_error, 1.0);
+        }
+      }
+    }
+  }
 }
 
 TEST(TernaryFit, CanBeCancelled) {
