@@ -14,6 +14,12 @@ namespace ts {
 void refine(const RowBlock& block, const LossMetric& metric, const TernaryOptions& options,
             int sweeps);
 
+/// For planes fitted together (dense codes): moves codes and scales so that the first planes alone
+/// lose less, at some cost to all together. The sum of the losses of all prefixes of the planes,
+/// each weighted by prefix_weight times the weight of the next longer one, never rises in any row.
+void balance_prefixes(const RowBlock& block, const LossMetric& metric, double prefix_weight,
+                      int rounds);
+
 /// Coordinate descent: one pass over the columns of every row. `errors` [rows, cols] = values -
 /// weights and `gradients` [rows, cols] = errors * H are kept up to date. Returns the number of
 /// weights whose value changed.

@@ -28,6 +28,11 @@ bool is_rule(TernaryMethod method) noexcept {
   return method != TernaryMethod::kMse && method != TernaryMethod::kGptq;
 }
 
+bool weighs_prefixes(const TernaryOptions& options) noexcept {
+  return options.n_planes > 1 && options.plane_fit == PlaneFit::kProgressive &&
+         options.sparsity.dense() && options.prefix_weight > 0;
+}
+
 void check_weights(std::span<const float> weights, int64_t cols, std::string_view what) {
   for (size_t i = 0; i < weights.size(); ++i) {
     if (!std::isfinite(weights[i]))
@@ -167,6 +172,8 @@ TernaryMatrix fit_planes(std::span<const float> weights, int64_t rows, int64_t c
         fit_rows_alone(block, importance.empty() ? nullptr : importance.data(), fitter);
       }
       if (sweeps > 0) refine(block, *metric, options, sweeps);
+      if (sweeps > 0 && weighs_prefixes(options))
+        balance_prefixes(block, *metric, options.prefix_weight, sweeps);
       tidy(block);
     }
   });

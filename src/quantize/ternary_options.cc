@@ -88,6 +88,9 @@ void check_options(const TernaryOptions& options, int64_t rows, int64_t cols, bo
   if (options.pair_passes < 0 || options.pair_passes > 100)
     throw InvalidArgument(
         fmt::format("{} passes by pairs: expected 0 to 100", options.pair_passes));
+  if (!(options.prefix_weight >= 0 && options.prefix_weight <= 100))
+    throw InvalidArgument(fmt::format("the first planes have the weight {}: expected 0 to 100",
+                                      options.prefix_weight));
   const bool needs_metric =
       options.method == TernaryMethod::kGptq || options.refine_sweeps.value_or(0) > 0;
   if (needs_metric && !has_metric)

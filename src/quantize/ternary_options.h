@@ -57,6 +57,10 @@ struct TernaryOptions {
   std::optional<int> refine_sweeps;
   /// Passes of descent by pairs in each round of refinement (dense codes).
   int pair_passes = 1;
+  /// kProgressive with several dense planes and refinement: weight of the loss of the planes
+  /// before the last alone, beside that of all planes; squared for those before the last two. 0 =
+  /// only all planes count.
+  double prefix_weight = 0.05;
   /// kGptq: weights the choice of a group's scales by the conditional variances of its inputs.
   /// Better when the inputs are not rotated, slightly worse when they are.
   bool weight_scales = false;

@@ -161,9 +161,15 @@ TEST_F(LayerSimulation, SeveralPlanes) {
   options.plane_fit = PlaneFit::kFree;
   EXPECT_LT(loss(w, moment, metric, options), tied);
   options.plane_fit = PlaneFit::kProgressive;
+  options.prefix_weight = 0;
+  const double alone = loss(w, moment, metric, options, 1);
   const double progressive = loss(w, moment, metric, options);
   EXPECT_GT(progressive, tied);
   EXPECT_LT(progressive, 0.0119 * (1 + kTolerance));  // nine levels with the ratio 3:1 fixed
+  // A weight on the first plane alone buys much of it for little of both.
+  options.prefix_weight = 0.1;
+  EXPECT_LT(loss(w, moment, metric, options, 1), 0.6 * alone);
+  EXPECT_LT(loss(w, moment, metric, options), 1.3 * progressive);
   options.plane_fit = PlaneFit::kGreedy;
   EXPECT_EQ(loss(w, moment, metric, options, 1), one);
   EXPECT_LT(loss(w, moment, metric, options), 0.35 * one);

@@ -375,6 +375,7 @@ TEST_P(EveryFit, RefinementNeverRaisesTheLoss) {
   const SecondMoment damped(cols, std::move(damped_sums), moment.total_weight());
   const std::vector<float> w = gaussian(rows * cols, 13);
   TernaryOptions options = options_of(cases()[GetParam()]);
+  options.prefix_weight = 0;
   if (options.plane_fit == PlaneFit::kGreedy) options.n_planes = 1;
   if (options.method == TernaryMethod::kAbsmean) options.n_planes = 1;
   std::vector<double> previous(static_cast<size_t>(rows), std::numeric_limits<double>::infinity());
@@ -425,6 +426,9 @@ TEST(TernaryFit, RefusesWhatItCannotDo) {
   options = {};
   options.pair_passes = -1;
   refuse(options, "-1 passes by pairs");
+  options = {};
+  options.prefix_weight = std::nan("");
+  refuse(options, "weight nan");
   options = {};
   options.threshold = 0.5;
   refuse(options, "finds its own threshold");
