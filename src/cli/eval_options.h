@@ -29,6 +29,7 @@ class EvalOptions {
 
   /// Reads the file; FormatError when its SHA-256 is not the one expected.
   EvalData read_data(const std::string& path) const;
+  bool expects_sha() const noexcept { return expect_sha_.has_value(); }
   /// The same check for what is made of several files.
   void check_sha(std::string_view path, std::string_view sha) const;
 

@@ -82,6 +82,8 @@ class EvalKlCommand : public Command {
     }
     if (data_path_.empty() && !stored_)
       throw InvalidArgument("give --data, the text to measure on");
+    if (data_path_.empty() && eval_.expects_sha())
+      throw InvalidArgument("--expect-sha is about --data; give both");
     std::optional<EvalData> data;
     if (!data_path_.empty()) data = eval_.read_data(data_path_);
 

@@ -137,6 +137,7 @@ class Divergence(WithLogits):
         other.write_text("A different text. " * 100)
         self.expect_failure(self.kl("--data", other, base=base), 2, "another text")
         self.expect_failure(self.kl("--ctx", "64", base=base), 2, "--ctx 64", "32")
+        self.expect_failure(self.kl("--expect-sha", "0" * 8, base=base), 2, "--data")
         base.write_bytes(data[:-1])
         self.expect_failure(self.kl(base=base), 3, "base.kld", "cut off")
         base.write_bytes(data[:rows] + b"\xff" * 8 + data[rows + 8:])
