@@ -116,6 +116,12 @@ std::string kernels_text(const ordered_json& result) {
   return out;
 }
 
+void append_json_line(AtomicFile& file, const ordered_json& value) {
+  const std::string text =
+      value.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  file.write(std::as_bytes(std::span(text.data(), text.size())));
+}
+
 ordered_json when_known(bool known, const ordered_json& value) {
   return known ? value : ordered_json();
 }

@@ -11,6 +11,7 @@
 
 #include <tensorsharp/engine.hpp>
 
+#include "base/atomic_file.h"
 #include "cli/model_options.h"
 #include "cli/resume_file.h"
 
@@ -60,6 +61,8 @@ void note_interrupted(Console& console, const ResumeFile& file, uint64_t done, u
                       std::string_view unit);
 /// "q4_1: avx2, f32: avx2" of a result's "kernels".
 std::string kernels_text(const nlohmann::ordered_json& result);
+/// One JSON value on a line of its own; bytes that are not UTF-8 become U+FFFD.
+void append_json_line(AtomicFile& file, const nlohmann::ordered_json& value);
 /// A number, or null when so few measurements do not give one.
 nlohmann::ordered_json when_known(bool known, const nlohmann::ordered_json& value);
 

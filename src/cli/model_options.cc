@@ -67,6 +67,10 @@ void ModelOptions::add(OptionParser& options, bool with_context, bool path_requi
   options.choice("--kv", kv_, {"f32", "f16", "q8"}, "type of the key-value cache (default f16)");
 }
 
+KvCacheType kv_type_named(std::string_view name) noexcept {
+  return name == "f32" ? KvCacheType::kF32 : name == "q8" ? KvCacheType::kQ8 : KvCacheType::kF16;
+}
+
 LoadOptions ModelOptions::load_options() const {
   LoadOptions options;
   options.n_threads = threads;
@@ -76,9 +80,7 @@ LoadOptions ModelOptions::load_options() const {
   options.mlock = mlock_;
   options.huge_pages = huge_pages_;
   options.context = context.value_or(0);
-  options.kv = kv_ == "f32"  ? KvCacheType::kF32
-               : kv_ == "q8" ? KvCacheType::kQ8
-                             : KvCacheType::kF16;
+  options.kv = kv_type_named(kv_);
   options.force_pre = force_pre_;
   return options;
 }

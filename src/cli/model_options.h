@@ -51,6 +51,9 @@ void add_model_argument(OptionParser& options, std::string& path, bool required 
 void add_thread_option(OptionParser& options, int& threads);
 void add_isa_option(OptionParser& options, std::string& isa);
 
+/// f32, f16 or q8, as --kv takes them.
+KvCacheType kv_type_named(std::string_view name) noexcept;
+
 /// "stories260k.gguf: llama, 260.0 k parameters, f32; isa avx2, 2 threads (2 physical cores)".
 std::string describe_model(const ModelInfo& info);
 

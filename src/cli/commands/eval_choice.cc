@@ -4,7 +4,6 @@
 
 #include <tensorsharp/engine.hpp>
 
-#include "base/atomic_file.h"
 #include "cli/commands/commands.h"
 #include "cli/eval_options.h"
 #include "cli/interrupt.h"
@@ -152,9 +151,7 @@ class EvalChoiceCommand : public Command {
           {"log_likelihoods_per_byte", norm},
           {"truncated", scores[i].truncated},
       };
-      const std::string text =
-          line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
-      file.write(std::as_bytes(std::span(text.data(), text.size())));
+      append_json_line(file, line);
     }
   }
 

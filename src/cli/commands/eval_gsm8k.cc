@@ -4,7 +4,6 @@
 
 #include <tensorsharp/engine.hpp>
 
-#include "base/atomic_file.h"
 #include "base/sha256.h"
 #include "cli/commands/commands.h"
 #include "cli/eval_options.h"
@@ -183,9 +182,7 @@ class EvalGsm8kCommand : public Command {
                                  {"right", r.right},
                                  {"cut_off", r.cut_off},
                                  {"solution", solved[i].solution}};
-      const std::string text =
-          line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
-      file.write(std::as_bytes(std::span(text.data(), text.size())));
+      append_json_line(file, line);
     }
   }
 

@@ -19,10 +19,6 @@ namespace {
 
 using nlohmann::ordered_json;
 
-KvCacheType kv_type_of(const std::string& name) {
-  return name == "f32" ? KvCacheType::kF32 : name == "q8" ? KvCacheType::kQ8 : KvCacheType::kF16;
-}
-
 class EvalKlCommand : public Command {
  public:
   EvalKlCommand()
@@ -171,7 +167,7 @@ class EvalKlCommand : public Command {
   std::shared_ptr<const Engine> load_base(Console& console, const LoadOptions& model_load) const {
     LoadOptions load = model_load;
     load.exact |= base_exact_;
-    if (!base_kv_.empty()) load.kv = kv_type_of(base_kv_);
+    if (!base_kv_.empty()) load.kv = kv_type_named(base_kv_);
     console.note("base:");
     const auto engine = eval_.model.load(console, load, [this](const LoadOptions& options) {
       return Engine::load(base_path_, options);
