@@ -34,6 +34,7 @@ struct MemoryPlan {
   std::string limit_name;        ///< "MemAvailable", "cgroup memory.max", "RLIMIT_AS", ...
   int64_t context = 0, model_context = 0;
   bool fits = false;
+  bool repacked = false;            ///< weights are copied, so that the file's pages are not needed
   std::vector<std::string> advice;  ///< what would make it fit
 };
 
@@ -42,7 +43,10 @@ struct LoadOptions {
   std::vector<int> cores;  ///< pin threads to these CPUs; empty = do not pin
   std::string isa;         ///< "", "auto", "ref", "avx2", ...; empty = TENSORSHARP_ISA or auto
   bool exact = false;      ///< f32 activations against decoded weights
-  bool mlock = false;      ///< lock the file's pages in memory
+  bool mlock = false;      ///< lock the weights in memory
+  /// Copy weights into the layout of the fastest kernels where they have one and memory suffices;
+  /// otherwise they are read from the mapped file.
+  bool repack = true;
   std::string huge_pages = "auto";  ///< auto, on, off
   int64_t context = 0;  ///< positions per session; 0 = min(model, 8192), less if memory is short
   KvCacheType kv = KvCacheType::kF16;

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -29,6 +30,17 @@ class Weight {
   virtual int64_t n_cols() const = 0;           ///< inputs
   virtual uint64_t bytes() const = 0;           ///< read per use as a matrix
   virtual std::string_view kernel() const = 0;  ///< name of the kernel that serves it
+  /// The bytes of its tensor that it goes on reading; empty once it has a copy of its own.
+  virtual std::span<const std::byte> mapped_bytes() const = 0;
+};
+
+/// Told of parts of a tensor's bytes that will not be read again.
+using ReleaseBytes = std::function<void(std::span<const std::byte>)>;
+
+enum class WeightUse {
+  kMatrix,          ///< for linear() alone
+  kTable,           ///< for embed() alone
+  kTableAndMatrix,  ///< for both
 };
 
 /// One product of a linear() call: y = R_out^T W R_in x (+ bias). Rotations outlive the Activation
@@ -130,8 +142,11 @@ class Backend {
   /// Zeroed memory for activations. ResourceExhausted names `what`.
   virtual std::shared_ptr<Buffer> allocate(size_t n_floats, std::string_view what) = 0;
   /// Prepares a matrix [n_rows = ne[1], n_cols = ne[0]]. `keep_alive` owns the bytes of `tensor`.
+  /// A repacked weight (mapped_bytes() empty) lets go of them, part by part while it is made.
   virtual std::shared_ptr<const Weight> upload(const TensorView& tensor,
-                                               std::shared_ptr<const void> keep_alive) = 0;
+                                               std::shared_ptr<const void> keep_alive,
+                                               WeightUse use = WeightUse::kTableAndMatrix,
+                                               const ReleaseBytes& release = {}) = 0;
   virtual std::unique_ptr<KvCache> make_kv_cache(const KvShape& shape, KvType type) = 0;
   /// Raw contents of positions [begin, end), for saving and restoring sequences. The byte layout is
   /// private to backend and type; sizes are equal for equal shapes.

@@ -116,15 +116,15 @@ void MappedFile::check_not_truncated() const {
   }
 }
 
-void MappedFile::lock_pages() const {
-  if (::mlock(data_, size_) == 0) return;
+void MappedFile::lock_pages(std::span<const std::byte> bytes, const std::string& name) {
+  if (bytes.empty() || ::mlock(bytes.data(), bytes.size()) == 0) return;
   const int error = errno;
   struct rlimit limit {};
   ::getrlimit(RLIMIT_MEMLOCK, &limit);
   throw ResourceExhausted(fmt::format(
       "{}: cannot lock {} bytes in memory: {} (RLIMIT_MEMLOCK is {}); raise it with 'ulimit -l' or "
       "leave out --mlock",
-      path_.string(), size_, std::strerror(error), static_cast<uint64_t>(limit.rlim_cur)));
+      name, bytes.size(), std::strerror(error), static_cast<uint64_t>(limit.rlim_cur)));
 }
 
 void MappedFile::will_need(size_t offset, size_t length) const noexcept {
@@ -136,12 +136,20 @@ void MappedFile::will_need(size_t offset, size_t length) const noexcept {
 }
 
 void MappedFile::dont_need(size_t offset, size_t length) const noexcept {
+  advise_inside(offset, length, MADV_DONTNEED);
+}
+
+void MappedFile::discard(size_t offset, size_t length) const noexcept {
+  advise_inside(offset, length, writable_ ? MADV_REMOVE : MADV_DONTNEED);
+}
+
+/// Of the whole pages in the range only: their neighbours belong to others.
+void MappedFile::advise_inside(size_t offset, size_t length, int advice) const noexcept {
   const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   const size_t begin = (offset + page - 1) / page * page;
   const size_t end = (offset + length) / page * page;
-  if (end > begin && end <= size_) {
-    ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
-  }
+  if (end > begin && end <= size_)
+    ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, advice);
 }
 
 }  // namespace ts

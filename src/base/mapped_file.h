@@ -49,15 +49,20 @@ class MappedFile {
   /// Compares the file's present size with the mapped one; throws IoError when it shrank since
   /// (touching the lost pages would kill the process).
   void check_not_truncated() const;
-  /// Locks all pages in memory; throws ResourceExhausted naming the limit that forbids it.
-  void lock_pages() const;
+  /// Locks a part of some map in memory; throws ResourceExhausted naming `name` and the limit that
+  /// forbids it.
+  static void lock_pages(std::span<const std::byte> bytes, const std::string& name);
   /// Hints that the range is needed soon / no longer needed.
   void will_need(size_t offset, size_t length) const noexcept;
   void dont_need(size_t offset, size_t length) const noexcept;
+  /// The range has been read for the last time: its pages leave this process; those of a file made
+  /// by in_memory() are given back, and read as zeros from then on.
+  void discard(size_t offset, size_t length) const noexcept;
 
  private:
   MappedFile() = default;
   void map(int protection);
+  void advise_inside(size_t offset, size_t length, int advice) const noexcept;
   std::filesystem::path path_;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;

@@ -52,7 +52,10 @@ void ModelOptions::add(OptionParser& options, bool with_context, bool path_requi
                     return std::string();
                   });
   add_isa_option(options, isa);
-  options.flag("--mlock", mlock_, "lock the model's pages in memory");
+  options.flag("--mlock", mlock_, "lock the model's weights in memory");
+  options.flag("--no-repack", no_repack_,
+               "read all weights from the mapped file instead of copying them into the layout of "
+               "the kernels");
   options.choice("--huge-pages", huge_pages_, {"auto", "on", "off"},
                  "back memory with huge pages (default auto)");
   options.group("Model");
@@ -78,6 +81,7 @@ LoadOptions ModelOptions::load_options() const {
   options.isa = isa;
   options.exact = exact_;
   options.mlock = mlock_;
+  options.repack = !no_repack_;
   options.huge_pages = huge_pages_;
   options.context = context.value_or(0);
   options.kv = kv_type_named(kv_);

@@ -60,6 +60,8 @@ class GgufFile {
   std::span<const std::shared_ptr<const MappedFile>> parts() const noexcept { return parts_; }
   /// Throws IoError when a part became shorter since it was opened; see MappedFile.
   void check_not_truncated() const;
+  /// These bytes of a tensor have been read for the last time; see MappedFile::discard().
+  void release(std::span<const std::byte> data) const noexcept;
 
  private:
   friend class GgufParser;

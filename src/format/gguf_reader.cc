@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <optional>
 #include <utility>
 
@@ -249,6 +250,15 @@ const TensorEntry* GgufFile::find(std::string_view name) const noexcept {
 void GgufFile::check_not_truncated() const {
   for (const auto& part : parts_)
     part->check_not_truncated();
+}
+
+void GgufFile::release(std::span<const std::byte> data) const noexcept {
+  for (const auto& part : parts_) {
+    const std::span<const std::byte> bytes = part->bytes();
+    if (std::less_equal<>()(bytes.data(), data.data()) &&
+        std::less<>()(data.data(), bytes.data() + bytes.size()))
+      part->discard(static_cast<size_t>(data.data() - bytes.data()), data.size());
+  }
 }
 
 }  // namespace ts

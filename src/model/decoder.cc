@@ -35,15 +35,17 @@ void Pass::note(std::string_view layer_prefix, std::string_view what, Mat rows) 
 
 void DecoderModel::load(TensorLoader& loader, const GgufFile& file, Backend* backend) {
   backend_ = backend;
-  token_embedding_ = loader.embedding("token_embd", config_.d_model, config_.n_vocab);
+  const bool tied = !loader.has("output.weight");
+  token_embedding_ = loader.embedding("token_embd", config_.d_model, config_.n_vocab,
+                                      tied ? WeightUse::kTableAndMatrix : WeightUse::kTable);
   const uint64_t embedding_bytes = loader.matrix_bytes();
   load_layers(loader);
   output_norm_ = loader.vector("output_norm.weight", config_.d_model);
   weight_bytes_ = loader.matrix_bytes();
-  if (loader.has("output.weight")) {
+  if (!tied) {
     output_ = loader.linear("output", config_.d_model, config_.n_vocab, output_bias_);
     weight_bytes_per_token_ = loader.matrix_bytes() - embedding_bytes;
-  } else {  // tied: the embedding serves as output matrix
+  } else {  // the embedding serves as output matrix
     output_ = token_embedding_.as_output();
     if (output_bias_ != Bias::kNone)
       output_.bias = loader.optional_vector("output.bias", config_.n_vocab);

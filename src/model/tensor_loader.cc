@@ -63,7 +63,7 @@ const TensorEntry& TensorLoader::require(const std::string& name, int64_t ne0, i
 }
 
 std::shared_ptr<const Weight> TensorLoader::matrix(const std::string& name, int64_t n_cols,
-                                                   int64_t n_rows) {
+                                                   int64_t n_rows, WeightUse use) {
   const TensorEntry& entry = require(name, n_cols, n_rows);
   const Codec& codec = *find_codec(entry.type);
   if (codec.block_elems == 1 && !is_float_type(entry.type))
@@ -74,7 +74,9 @@ std::shared_ptr<const Weight> TensorLoader::matrix(const std::string& name, int6
   matrix_bytes_ += entry.data.size();
   if (progress_ != nullptr) (*progress_)("loading weights", used_.size(), file_->tensors().size());
   if (backend_ == nullptr) return nullptr;
-  auto weight = backend_->upload(entry.view(), file_);
+  auto weight =
+      backend_->upload(entry.view(), file_, use,
+                       [this](std::span<const std::byte> bytes) { file_->release(bytes); });
   weights_.push_back(weight.get());
   return weight;
 }
@@ -126,10 +128,11 @@ size_t TensorLoader::skip(std::string_view prefix) {
   return count;
 }
 
-Embedding TensorLoader::embedding(const std::string& name, int64_t d_model, int64_t n_vocab) {
+Embedding TensorLoader::embedding(const std::string& name, int64_t d_model, int64_t n_vocab,
+                                  WeightUse use) {
   Embedding result;
   result.name = name;
-  result.table = matrix(name + ".weight", d_model, n_vocab);
+  result.table = matrix(name + ".weight", d_model, n_vocab, use);
   result.rotation = take_rotations(name + ".weight").rows;
   return result;
 }

@@ -43,10 +43,12 @@ class TensorLoader {
   /// the file states for it.
   Linear linear(const std::string& name, int64_t n_in, int64_t n_out, Bias bias = Bias::kNone);
   /// "<name>.weight" {d_model, n_vocab} as a table of embeddings, with the rotation of its rows.
-  Embedding embedding(const std::string& name, int64_t d_model, int64_t n_vocab);
+  Embedding embedding(const std::string& name, int64_t d_model, int64_t n_vocab,
+                      WeightUse use = WeightUse::kTableAndMatrix);
   /// A matrix {n_cols, n_rows} of any type a codec can decode. Only for matrices that are never
   /// stored rotated: finish() refuses a file that says otherwise.
-  std::shared_ptr<const Weight> matrix(const std::string& name, int64_t n_cols, int64_t n_rows);
+  std::shared_ptr<const Weight> matrix(const std::string& name, int64_t n_cols, int64_t n_rows,
+                                       WeightUse use = WeightUse::kMatrix);
   /// A vector of `size` finite numbers, stored as F32, F16 or BF16.
   std::vector<float> vector(const std::string& name, int64_t size);
   /// The same for a table {n_cols, n_rows}: row after row.

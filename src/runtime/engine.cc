@@ -175,12 +175,14 @@ EngineImpl::EngineImpl(std::shared_ptr<const GgufFile> file, const AvailableMemo
     throw InvalidArgument(
         fmt::format("huge_pages is \"{}\", expected auto, on or off", options.huge_pages));
   backend_options.huge_pages = options.huge_pages != "off";
+  backend_options.repack = plan.repacked;
+  backend_options.lock_memory = options.mlock;
   backend_ = make_cpu_backend(backend_options);
-  if (options.mlock) {
-    for (const auto& part : file_->parts())
-      part->lock_pages();
-  }
   model_ = load_model(file_, backend_.get(), &progress);
+  if (options.mlock) {
+    for (const Weight* weight : model_->weights())
+      MappedFile::lock_pages(weight->mapped_bytes(), path);
+  }
   progress("loading tokenizer", 0, 0);
   load_text(options);
   read_sampling();

@@ -7,6 +7,7 @@
 
 #include <tensorsharp/error.hpp>
 
+#include "backend/cpu/cpu_backend.h"
 #include "base/checked_math.h"
 #include "base/log.h"
 
@@ -25,6 +26,7 @@ constexpr double kTolerableOverflow = 0.25;
 constexpr uint64_t kProgramBytes = uint64_t{48} << 20;
 constexpr std::string_view kWeights = "weights";
 constexpr std::string_view kKvCache = "KV cache";
+constexpr std::string_view kAddressSpace = "RLIMIT_AS";
 
 uint64_t saturating_add(uint64_t a, uint64_t b) {
   return checked_add(a, b).value_or(UINT64_MAX);
@@ -75,6 +77,20 @@ MemoryPlan plan_at(const Model& model, const GgufFile& file, const LoadOptions& 
     plan.total_bytes = saturating_add(plan.total_bytes, item.bytes);
   plan.fits = plan.total_bytes <= plan.available_bytes;
   return plan;
+}
+
+/// Whether the kernels have a layout of their own for some of the matrices. Copies need memory that
+/// the system cannot take back by dropping pages of the file, and address space beside the map.
+bool wants_repacking(const GgufFile& file, const LoadOptions& options,
+                     const AvailableMemory& available) {
+  if (available.limit_name == kAddressSpace) return false;
+  CpuBackendOptions backend;
+  backend.isa = options.isa == "auto" ? "" : options.isa;
+  backend.exact = options.exact;
+  backend.repack = options.repack;
+  return std::any_of(file.tensors().begin(), file.tensors().end(), [&](const TensorEntry& tensor) {
+    return tensor.shape.n_rows() > 1 && repacks(backend, tensor.type);
+  });
 }
 
 uint64_t item_bytes(const MemoryPlan& plan, std::string_view name) {
@@ -162,6 +178,7 @@ MemoryPlan plan_memory(const Model& model, const GgufFile& file, const LoadOptio
     }
   }
   MemoryPlan plan = plan_at(model, file, options, available, context);
+  plan.repacked = plan.fits && wants_repacking(file, options, available);
   if (!plan.fits) add_advice(plan, model, file, options, available);
   return plan;
 }
@@ -170,7 +187,8 @@ std::string describe_plan(const MemoryPlan& plan) {
   std::string parts;
   for (const MemoryPlan::Item& item : plan.items) {
     if (!parts.empty()) parts += ", ";
-    parts += fmt::format("{} {}", item.name, format_bytes(item.bytes));
+    parts += fmt::format("{} {}{}", item.name, format_bytes(item.bytes),
+                         plan.repacked && item.name == kWeights ? " (repacked)" : "");
   }
   return fmt::format("needs {} at a context of {} ({}); available {} ({})",
                      format_bytes(plan.total_bytes), plan.context, parts,
@@ -188,7 +206,7 @@ void require_fit(const MemoryPlan& plan, const std::string& path, WeightsOn weig
   const uint64_t own = plan.total_bytes - std::min(weights, plan.total_bytes);
   const uint64_t excess = plan.total_bytes - plan.available_bytes;
   // An address-space limit counts mapped pages like all others; memory limits let them be dropped.
-  const bool droppable = weights_on == WeightsOn::kDisk && plan.limit_name != "RLIMIT_AS";
+  const bool droppable = weights_on == WeightsOn::kDisk && plan.limit_name != kAddressSpace;
   if (droppable && own <= plan.available_bytes &&
       static_cast<double>(excess) <= kTolerableOverflow * static_cast<double>(weights)) {
     log_warning(

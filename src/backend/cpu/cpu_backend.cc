@@ -5,45 +5,30 @@
 #include <limits>
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 
 #include <tensorsharp/error.hpp>
 
 #include "backend/cpu/checks.h"
 #include "backend/cpu/cpu_backend_impl.h"
+#include "backend/cpu/page_buffer.h"
 #include "base/cpu_topology.h"
 #include "base/profile.h"
 
 namespace ts {
 namespace {
 
-/// Page-mapped, so that large activations may use huge pages and untouched ones cost nothing.
 class HostBuffer final : public Buffer {
  public:
-  HostBuffer(size_t n_floats, bool huge_pages, std::string_view what) : n_floats_(n_floats) {
-    if (n_floats > std::numeric_limits<size_t>::max() / 8) fail(what);
-    bytes_ = std::max<size_t>(n_floats * sizeof(float), 1);
-    void* pages = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (pages == MAP_FAILED) fail(what);
-    constexpr size_t kHuge = size_t{2} << 20;
-    if (huge_pages && bytes_ >= 4 * kHuge) madvise(pages, bytes_, MADV_HUGEPAGE);
-    data_ = static_cast<float*>(pages);
-  }
-  ~HostBuffer() override { munmap(data_, bytes_); }
-  HostBuffer(const HostBuffer&) = delete;
-  HostBuffer& operator=(const HostBuffer&) = delete;
+  HostBuffer(size_t n_floats, bool huge_pages)
+      : n_floats_(n_floats),
+        pages_(n_floats > SIZE_MAX / sizeof(float) ? SIZE_MAX : n_floats * sizeof(float),
+               huge_pages ? 4 * PageBuffer::kHugePage : 0) {}
   size_t n_floats() const override { return n_floats_; }
-  float* host() override { return data_; }
+  float* host() override { return reinterpret_cast<float*>(pages_.data()); }
 
  private:
-  [[noreturn]] void fail(std::string_view what) const {
-    throw ResourceExhausted(
-        fmt::format("not enough memory for {} ({} f32 values); use a smaller context or prefill "
-                    "chunk",
-                    what, n_floats_));
-  }
-  size_t n_floats_, bytes_ = 0;
-  float* data_ = nullptr;
+  size_t n_floats_;
+  PageBuffer pages_;
 };
 
 }  // namespace
@@ -51,6 +36,8 @@ class HostBuffer final : public Buffer {
 CpuBackend::CpuBackend(const CpuBackendOptions& options, int n_threads, const Kernels& kernels)
     : kernels_(kernels),
       exact_(options.exact),
+      repack_(options.repack),
+      lock_memory_(options.lock_memory),
       huge_pages_(options.huge_pages),
       pool_(n_threads, options.cores),
       scratch_(static_cast<size_t>(n_threads)) {}
@@ -62,7 +49,14 @@ std::shared_ptr<Backend> make_cpu_backend(const CpuBackendOptions& options) {
 }
 
 std::shared_ptr<Buffer> CpuBackend::allocate(size_t n_floats, std::string_view what) {
-  return std::make_shared<HostBuffer>(n_floats, huge_pages_, what);
+  try {
+    return std::make_shared<HostBuffer>(n_floats, huge_pages_);
+  } catch (const std::bad_alloc&) {
+    throw ResourceExhausted(
+        fmt::format("not enough memory for {} ({} f32 values); use a smaller context or prefill "
+                    "chunk",
+                    what, n_floats));
+  }
 }
 
 void CpuBackend::reserve_scratch(size_t bytes, std::string_view what) {
@@ -79,7 +73,8 @@ void CpuBackend::reserve_scratch(size_t bytes, std::string_view what) {
 }
 
 std::shared_ptr<const Weight> CpuBackend::upload(const TensorView& tensor,
-                                                 std::shared_ptr<const void> keep_alive) {
+                                                 std::shared_ptr<const void> keep_alive,
+                                                 WeightUse use, const ReleaseBytes& release) {
   const Codec& codec = require_codec(tensor.type, tensor.name);
   const Shape& shape = tensor.shape;
   if (shape.ne[0] < 1 || shape.ne[1] < 1 || shape.ne[2] != 1 || shape.ne[3] != 1)
@@ -107,6 +102,8 @@ std::shared_ptr<const Weight> CpuBackend::upload(const TensorView& tensor,
   if (weight->int_format >= 0) {
     const auto format = static_cast<size_t>(weight->int_format);
     weight->kernel_name = fmt::format("{}/{}", codec.name, kernels_.int_format_isa[format]);
+    if (repack_ && use != WeightUse::kTable && kernels_.table.packed[format].pack)
+      repack(*weight, release);
   } else if (weight->float_format >= 0) {
     const auto format = static_cast<size_t>(weight->float_format);
     weight->kernel_name = fmt::format("{}/{}", codec.name, kernels_.float_format_isa[format]);
@@ -176,7 +173,7 @@ void CpuBackend::embed(const Weight& table, std::span<const int32_t> ids, float 
     for (int64_t r = begin; r < end; ++r) {
       float* out = y.row(r);
       const auto id = static_cast<size_t>(ids[static_cast<size_t>(r)]);
-      weight.codec->decode(reinterpret_cast<const std::byte*>(weight.row(id)), out, weight.cols);
+      weight.decode_row(kernels_.table, id, out);
       if (rotation) kernels_.table.unrotate(&transform, out, out);
       if (scale != 1.0F) kernels_.table.scale(out, weight.cols, scale);
     }

@@ -1,4 +1,5 @@
-/// The CPU backend: weights stay mapped, products run on the kernels chosen at start.
+/// The CPU backend: weights stay mapped or are repacked, products run on the kernels chosen at
+/// start.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +18,16 @@ struct CpuBackendOptions {
   std::vector<int> cores;  ///< pin threads to these CPUs; empty = do not pin
   std::string isa;         ///< see select_kernels(); empty = TENSORSHARP_ISA or auto
   bool exact = false;      ///< f32 activations against decoded weights
-  /// Ask for huge pages for the backend's own large buffers (caches, activations).
+  /// Ask for huge pages for the backend's own large buffers (caches, activations, tiles).
   bool huge_pages = true;
+  /// Copy weights into the layout of the chosen kernels where that makes them faster.
+  bool repack = true;
+  bool lock_memory = false;  ///< lock repacked weights in memory
 };
+
+/// Whether a backend with these options repacks matrices of that type. Errors: those of
+/// select_kernels().
+bool repacks(const CpuBackendOptions& options, TypeId type);
 
 /// Errors: InvalidArgument (threads, cores, unknown isa), Unsupported (isa not available here).
 std::shared_ptr<Backend> make_cpu_backend(const CpuBackendOptions& options);

@@ -33,7 +33,8 @@ class CpuBackend final : public Backend {
 
   std::shared_ptr<Buffer> allocate(size_t n_floats, std::string_view what) override;
   std::shared_ptr<const Weight> upload(const TensorView& tensor,
-                                       std::shared_ptr<const void> keep_alive) override;
+                                       std::shared_ptr<const void> keep_alive, WeightUse use,
+                                       const ReleaseBytes& release) override;
   std::unique_ptr<KvCache> make_kv_cache(const KvShape& shape, KvType type) override;
   std::vector<std::byte> read_kv(const KvCache& cache, int64_t begin, int64_t end) override;
   void write_kv(KvCache& cache, int64_t begin, std::span<const std::byte> bytes) override;
@@ -77,6 +78,8 @@ class CpuBackend final : public Backend {
   const DerivedRows& derived(Activation& x, const Rotation* rotation, size_t group);
   /// Room for the form of all rows of x.
   static void reserve_form(DerivedRows& form, Mat rows);
+  /// Replaces the mapped bytes of a weight by tiles. ResourceExhausted.
+  void repack(CpuWeight& weight, const ReleaseBytes& release);
   /// y = R_out^T y (+ bias).
   void rotate_output(const LinearJob& job);
   void attend_rows(const AttentionArgs& args, const CpuKvCache& cache);
@@ -84,6 +87,8 @@ class CpuBackend final : public Backend {
 
   const Kernels& kernels_;
   const bool exact_;
+  const bool repack_;
+  const bool lock_memory_;
   const bool huge_pages_;
   std::mutex mutex_;  ///< one operation at a time: scratch and tables below are shared
   ThreadPool pool_;

@@ -1,4 +1,5 @@
-/// A weight matrix of the CPU backend: the mapped bytes and the kernels that read them.
+/// A weight matrix of the CPU backend: the mapped bytes, or tiles made of them, and the kernels
+/// that read them.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "backend/backend.h"
+#include "backend/cpu/page_buffer.h"
 #include "codec/codec.h"
 #include "kernels/kernels.h"
 
@@ -19,13 +21,28 @@ class CpuWeight final : public Weight {
   TypeId type() const override { return codec->id; }
   int64_t n_rows() const override { return static_cast<int64_t>(rows); }
   int64_t n_cols() const override { return static_cast<int64_t>(cols); }
-  uint64_t bytes() const override { return rows * row_bytes; }
+  uint64_t bytes() const override { return packed() ? n_tiles() * tile_bytes : rows * row_bytes; }
   std::string_view kernel() const override { return kernel_name; }
+  std::span<const std::byte> mapped_bytes() const override {
+    return packed() ? std::span<const std::byte>()
+                    : std::span(reinterpret_cast<const std::byte*>(data), rows * row_bytes);
+  }
+  /// Of a weight that is not packed.
   const uint8_t* row(size_t r) const noexcept { return data + r * row_bytes; }
+  bool packed() const noexcept { return tile_bytes != 0; }
+  size_t n_tiles() const noexcept { return (rows + kPackedRows - 1) / kPackedRows; }
+  /// The tile that row r is in.
+  const uint8_t* tile_of(size_t r) const noexcept {
+    return reinterpret_cast<const uint8_t*>(tiles.data()) + r / kPackedRows * tile_bytes;
+  }
+  /// f32 values of one row. May throw std::bad_alloc.
+  void decode_row(const KernelTable& table, size_t r, float* out) const;
 
   const Codec* codec = nullptr;
   size_t rows = 0, cols = 0, row_bytes = 0;
-  const uint8_t* data = nullptr;  ///< not owned; alive through keep_alive
+  const uint8_t* data = nullptr;  ///< not owned; alive through keep_alive; null when packed
+  PageBuffer tiles;               ///< PackedKernels of the backend's table know the layout
+  size_t tile_bytes = 0;          ///< 0 = not packed
   int int_format = -1;            ///< IntFormat, or -1: no integer kernels or exact mode
   int float_format = -1;          ///< FloatFormat, or -1: decoded by the codec
   std::string kernel_name;

@@ -32,9 +32,32 @@ std::vector<float> make_activations(size_t k) {
   return x;
 }
 
-/// Products of rows [first, first + n_rows) with one row (direct kernel), then with all.
+QuantizedRows quantized(const KernelTable& table, const CpuWeight& w, const std::vector<float>& x) {
+  QuantizedRows act;
+  act.reserve(kActivations, w.cols, kIntFormatInfo[w.int_format].act_group);
+  for (size_t m = 0; m < kActivations; ++m)
+    act.fill(table, m, 0, w.cols, &x[m * w.cols]);
+  return act;
+}
+
+/// Products of rows [first, first + n_rows), which begin a tile, with one row, then with all.
+std::vector<float> packed_products(const KernelTable& table, const CpuWeight& w, size_t first,
+                                   size_t n_rows, const std::vector<float>& x) {
+  const PackedKernels& kernels = table.packed[w.int_format];
+  const QuantizedRows act = quantized(table, w, x);
+  AlignedBuffer<std::byte> scratch(kPackedScratchBytes);
+  std::vector<float> y(n_rows * (1 + kActivations));
+  kernels.gemv(w.tile_of(first), n_rows, w.cols, act.rows(), y.data());
+  kernels.gemm(w.tile_of(first), n_rows, w.cols, act.rows(), kActivations, y.data() + n_rows,
+               n_rows, scratch.data());
+  return y;
+}
+
+/// Products of rows [first, first + n_rows) with one row (direct kernel), then with all. The rows
+/// of a packed weight are read with `layout`.
 std::vector<float> products(const KernelTable& table, const CpuWeight& w, size_t first,
-                            size_t n_rows, const std::vector<float>& x) {
+                            size_t n_rows, const std::vector<float>& x,
+                            const PackedKernels* layout) {
   std::vector<float> y(n_rows * (1 + kActivations));
   float* single = y.data();
   float* several = y.data() + n_rows;
@@ -54,23 +77,26 @@ std::vector<float> products(const KernelTable& table, const CpuWeight& w, size_t
   }
   const auto format = static_cast<size_t>(w.int_format);
   const IntFormatInfo& info = kIntFormatInfo[format];
-  QuantizedRows act;
-  act.reserve(kActivations, k, info.act_group);
-  for (size_t m = 0; m < kActivations; ++m)
-    act.fill(table, m, 0, k, &x[m * k]);
+  const QuantizedRows act = quantized(table, w, x);
   const auto padded = [](size_t n) { return (n + 63) / 64 * 64; };
   const size_t code_stride = padded(k);
   const size_t scale_stride = padded(k / info.group);
   const size_t min_stride = info.min_group ? padded(k / info.min_group) : 0;
   std::vector<uint8_t> codes(n_rows * code_stride);
   std::vector<float> scales(n_rows * scale_stride), mins(n_rows * min_stride);
-  for (size_t r = 0; r < n_rows; ++r)
-    table.unpack[format](w.row(first + r), k, &codes[r * code_stride], &scales[r * scale_stride],
-                         min_stride ? &mins[r * min_stride] : nullptr);
+  for (size_t r = 0; r < n_rows; ++r) {
+    uint8_t* row_codes = &codes[r * code_stride];
+    float* row_scales = &scales[r * scale_stride];
+    if (w.packed())
+      layout->unpack_row(w.tile_of(first + r), (first + r) % kPackedRows, k, row_codes, row_scales);
+    else
+      table.unpack[format](w.row(first + r), k, row_codes, row_scales,
+                           min_stride ? &mins[r * min_stride] : nullptr);
+  }
   const WeightTile tile = {codes.data(), scales.data(), mins.data(), code_stride,
                            scale_stride, min_stride,    n_rows,      k};
   table.int_tile(&info, &tile, act.rows(), kActivations, several, n_rows);
-  if (table.int_gemv[format])
+  if (table.int_gemv[format] && !w.packed())
     table.int_gemv[format](w.row(first), w.row_bytes, n_rows, k, act.rows(), single);
   else
     std::memcpy(single, several, n_rows * sizeof(float));
@@ -115,12 +141,15 @@ KernelCheck check_kernels(const Backend& backend, std::span<const Weight* const>
     if (!seen.insert({w.codec->id, w.rows, w.cols}).second) continue;
     ++report.n_shapes;
     const std::vector<float> x = make_activations(w.cols);
-    const size_t n = std::min(kRows, w.rows);
     // The last rows: those a kernel that works in blocks of rows treats specially.
-    const size_t first = w.rows - n;
-    std::vector<float> got = products(chosen, w, first, n, x);
+    const size_t first =
+        w.packed() ? (w.n_tiles() - 1) * kPackedRows : w.rows - std::min(kRows, w.rows);
+    const size_t n = w.rows - first;
+    const PackedKernels* layout = w.packed() ? &chosen.packed[w.int_format] : nullptr;
+    std::vector<float> got = layout ? packed_products(chosen, w, first, n, x)
+                                    : products(chosen, w, first, n, x, nullptr);
     if (fault) fault(got);
-    if (!same_bits(got, products(reference, w, first, n, x)))
+    if (!same_bits(got, products(reference, w, first, n, x, layout)))
       throw BackendError(
           fmt::format("the {} kernel of {} computes wrong results for {} x {} matrices on this CPU "
                       "({})\ncontinue with --isa ref, and please report it",

@@ -20,7 +20,7 @@ namespace {
 /// activation rows pass by.
 constexpr size_t kTileBytes = size_t{96} << 10;
 constexpr size_t kMaxTileRows = 64;
-/// Shares of a matrix begin at multiples of this many rows.
+/// Shares of a matrix begin at multiples of this many rows; of packed ones, with whole tiles.
 constexpr int64_t kRowGrain = 4;
 
 size_t round_up(size_t n, size_t unit) {
@@ -92,6 +92,20 @@ void int_rows(const KernelTable& table, const Plan& plan, int64_t begin, int64_t
   }
 }
 
+void packed_rows(const KernelTable& table, const Plan& plan, int64_t begin, int64_t end,
+                 std::byte* scratch) {
+  const CpuWeight& w = *plan.weight;
+  const PackedKernels& kernels = table.packed[w.int_format];
+  const Mat& y = plan.job->y;
+  const uint8_t* tiles = w.tile_of(static_cast<size_t>(begin));
+  const auto n_rows = static_cast<size_t>(end - begin);
+  if (y.rows == 1)
+    kernels.gemv(tiles, n_rows, w.cols, plan.act, y.row(0) + begin);
+  else
+    kernels.gemm(tiles, n_rows, w.cols, plan.act, static_cast<size_t>(y.rows), y.row(0) + begin,
+                 static_cast<size_t>(y.stride), scratch);
+}
+
 void float_rows(const KernelTable& table, const Plan& plan, int64_t begin, int64_t end,
                 std::byte* scratch) {
   const CpuWeight& w = *plan.weight;
@@ -145,7 +159,10 @@ void CpuBackend::linear(std::span<const LinearJob> jobs, Activation& x) {
                    "linear: the output rotation has another width, or permutes");
     if (plan.weight->int_format >= 0) {
       const IntFormatInfo& info = kIntFormatInfo[plan.weight->int_format];
-      plan.tile = int_layout(*plan.weight, info);
+      if (plan.weight->packed())
+        plan.tile.bytes = kPackedScratchBytes;
+      else
+        plan.tile = int_layout(*plan.weight, info);
       plan.act = derived(x, plan.job->input, info.act_group).quantized();
     } else {
       plan.tile = float_layout(*plan.weight);
@@ -165,10 +182,14 @@ void CpuBackend::linear(std::span<const LinearJob> jobs, Activation& x) {
   const profile::Scope timer("linear");
   pool_.run([&](int thread, int n_threads) {
     for (const Plan& plan : plans) {
-      const auto [begin, end] =
-          ThreadPool::share(plan.weight->n_rows(), kRowGrain, thread, n_threads);
+      const bool packed = plan.weight->packed();
+      const auto [begin, end] = ThreadPool::share(
+          plan.weight->n_rows(), packed ? static_cast<int64_t>(kPackedRows) : kRowGrain, thread,
+          n_threads);
       if (begin >= end) continue;
-      if (plan.act)
+      if (packed)
+        packed_rows(table, plan, begin, end, scratch(thread));
+      else if (plan.act)
         int_rows(table, plan, begin, end, scratch(thread));
       else
         float_rows(table, plan, begin, end, scratch(thread));

@@ -36,6 +36,7 @@ class PlanCommand : public Command {
     for (const auto& item : plan.items)
       results.push_back({{"name", item.name}, {"bytes", item.bytes}});
     return {{"fits", plan.fits},
+            {"repacked", plan.repacked},
             {"context", plan.context},
             {"model_context", plan.model_context},
             {"total_bytes", plan.total_bytes},
@@ -48,7 +49,8 @@ class PlanCommand : public Command {
   static std::string to_text(const MemoryPlan& plan) {
     std::vector<std::vector<std::string>> rows;
     for (const auto& item : plan.items)
-      rows.push_back({item.name, human_bytes(item.bytes)});
+      rows.push_back({plan.repacked && item.name == "weights" ? "weights (repacked)" : item.name,
+                      human_bytes(item.bytes)});
     rows.push_back({"total", human_bytes(plan.total_bytes)});
     rows.push_back({"available (" + plan.limit_name + ")", human_bytes(plan.available_bytes)});
     std::string out =

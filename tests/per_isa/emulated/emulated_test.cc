@@ -29,6 +29,13 @@ class Emulated : public testing::TestWithParam<Case> {
   KernelTable table() const {
     KernelTable t = select_kernels("ref").table;
     GetParam().overlay(&t);
+    // Tiles are packed by the instruction set below.
+    const KernelTable& avx2 = select_kernels("avx2").table;
+    for (size_t f = 0; f < kIntFormats; ++f) {
+      if (!t.packed[f].gemv) continue;
+      t.packed[f].pack = avx2.packed[f].pack;
+      t.packed[f].group_bytes = avx2.packed[f].group_bytes;
+    }
     return t;
   }
   const KernelTable& reference() const { return select_kernels("ref").table; }
@@ -42,6 +49,9 @@ TEST_P(Emulated, OverlaysSomething) {
 }
 TEST_P(Emulated, Products) {
   per_isa::compare_products(table(), reference(), GetParam().name);
+}
+TEST_P(Emulated, PackedProducts) {
+  per_isa::compare_packed(table(), reference(), GetParam().name);
 }
 TEST_P(Emulated, Extremes) {
   per_isa::compare_extremes(table(), reference(), GetParam().name);

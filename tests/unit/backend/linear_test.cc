@@ -106,6 +106,43 @@ TEST(Linear, SameBitsForAnyBatchAndThreadCount) {
   }
 }
 
+TEST(Linear, RepackedAndMappedWeightsGiveTheSameBits) {
+  CpuBackendOptions options;
+  options.n_threads = 2;
+  const auto repacking = make_cpu_backend(options);
+  options.repack = false;
+  const auto mapping = make_cpu_backend(options);
+  for (const char* name : {"pq2_0", "ptq1_0", "q2_0", "tq1_0", "tq2_0"}) {
+    const Codec& codec = *find_codec(name);
+    const int64_t k = width_for(codec) * 3, n = 53;
+    const PackedMatrix a = random_weight(*repacking, codec, n, k, 21);
+    const PackedMatrix b = random_weight(*mapping, codec, n, k, 21);
+    EXPECT_FALSE(b.weight->mapped_bytes().empty()) << name;
+    EXPECT_EQ(a.weight->mapped_bytes().empty(), repacks({}, codec.id)) << name;
+    if (a.weight->mapped_bytes().empty()) {
+      EXPECT_EQ(a.bytes.use_count(), 1) << name << ": the file's bytes are still held";
+    }
+    const TensorView view{"table", codec.id, {k, n}, *b.bytes};
+    EXPECT_FALSE(repacking->upload(view, b.bytes, WeightUse::kTable)->mapped_bytes().empty())
+        << name << ": a table that nothing multiplies";
+    for (const int64_t m : {1, 5}) {
+      const std::vector<float> x = random_floats(static_cast<size_t>(m * k), 22);
+      Matrix x1(*repacking, m, k, x), y1(*repacking, m, n), x2(*mapping, m, k, x),
+          y2(*mapping, m, n);
+      Activation act1(x1.mat), act2(x2.mat);
+      const LinearJob job1 = {a.weight.get(), y1.mat}, job2 = {b.weight.get(), y2.mat};
+      repacking->linear({&job1, 1}, act1);
+      mapping->linear({&job2, 1}, act2);
+      EXPECT_EQ(y1.values(), y2.values()) << name;
+    }
+    const std::vector<int32_t> ids = {52, 0, 17, 16, 31};
+    Matrix rows1(*repacking, 5, k), rows2(*mapping, 5, k);
+    repacking->embed(*a.weight, ids, 1.5F, rows1.mat);
+    mapping->embed(*b.weight, ids, 1.5F, rows2.mat);
+    EXPECT_EQ(rows1.values(), rows2.values()) << name;
+  }
+}
+
 TEST(Linear, TwoTernaryFormsOfOneMatrixGiveTheSameBits) {
   const auto backend = make_cpu_backend({});
   const int64_t k = 1152, n = 21, m = 3;

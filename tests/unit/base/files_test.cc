@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -84,15 +85,21 @@ TEST_F(FilesTest, AFullDiskShowsBeforeTheWork) {
 }
 
 TEST_F(FilesTest, AFileInMemoryIsFilledAndRead) {
-  const auto file = MappedFile::in_memory("made up", 100'000);
+  const auto file = MappedFile::in_memory("made up", 400'000);
   EXPECT_EQ(file->path(), "made up");
-  EXPECT_EQ(file->size(), 100'000u);
+  EXPECT_EQ(file->size(), 400'000u);
   EXPECT_TRUE(std::all_of(file->bytes().begin(), file->bytes().end(),
                           [](std::byte b) { return b == std::byte{0}; }));
-  file->writable_bytes()[99'999] = std::byte{7};
-  file->dont_need(0, 100'000);  // a hint, whatever the file is on
-  EXPECT_EQ(file->bytes()[99'999], std::byte{7});
+  file->writable_bytes()[399'999] = std::byte{7};
+  file->dont_need(0, 400'000);  // a hint, whatever the file is on
+  EXPECT_EQ(file->bytes()[399'999], std::byte{7});
   EXPECT_NO_THROW(file->check_not_truncated());
+  // Whole pages inside the range are given back; what shares a page with others stays.
+  std::memset(file->writable_bytes().data(), 7, 400'000);
+  file->discard(100, 300'000);
+  EXPECT_EQ(file->bytes()[0], std::byte{7});
+  EXPECT_EQ(file->bytes()[150'000], std::byte{0});
+  EXPECT_EQ(file->bytes()[390'000], std::byte{7});
   EXPECT_THROW(MappedFile::in_memory("too large", size_t{1} << 62), ResourceExhausted);
 }
 

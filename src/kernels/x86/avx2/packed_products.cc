@@ -43,18 +43,22 @@ inline void prefetch(const uint8_t* p) {
   _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
 }
 
+/// Sums of a group's codes times activations, 8 + 8 rows.
+struct Sums {
+  __m256i a, b;
+};
+
 /// acc[g % 8] of 16 rows.
-inline void add_group(float* acc, __m256i a, __m256i b, const uint8_t* scales, int32_t isum,
-                      float a_scale) {
+inline void add_group(float* acc, Sums sums, const uint8_t* scales, int32_t isum, float a_scale) {
   const __m256i offset = _mm256_set1_epi32(isum);
   const __m256 activation = _mm256_set1_ps(a_scale);
-  const auto add = [&](float* at, __m256i sums, const uint8_t* half) {
+  const auto add = [&](float* at, __m256i sum, const uint8_t* half) {
     const __m256 factor = _mm256_mul_ps(halves(half), activation);
-    const __m256 value = _mm256_cvtepi32_ps(_mm256_sub_epi32(sums, offset));
+    const __m256 value = _mm256_cvtepi32_ps(_mm256_sub_epi32(sum, offset));
     _mm256_storeu_ps(at, _mm256_add_ps(_mm256_loadu_ps(at), _mm256_mul_ps(value, factor)));
   };
-  add(acc, a, scales);
-  add(acc + 8, b, scales + 16);
+  add(acc, sums.a, scales);
+  add(acc + 8, sums.b, scales + 16);
 }
 
 /// tree() of kernel_table.h for 16 rows; acc [8, 16].
@@ -71,11 +75,6 @@ inline void store_rows(const float* acc, float* y, size_t n_rows) {
   for (size_t r = 0; r < n_rows; ++r)
     y[r] = all[r];
 }
-
-/// Sums of a group's codes times activations, 8 + 8 rows.
-struct Sums {
-  __m256i a, b;
-};
 
 template <size_t Group>
 inline Sums group_sums(TwoBit<Group>, const uint8_t* w, const int8_t* q) {
@@ -154,23 +153,6 @@ inline Sums group_sums(Base3, const uint8_t* w, const int8_t* q) {
   return {_mm256_madd_epi16(a, one), _mm256_madd_epi16(b, one)};
 }
 
-template <class Layout>
-void gemv(const uint8_t* tiles, size_t n_rows, size_t k, const ActRow* act, float* y) {
-  const size_t n_groups = k / Layout::kGroup;
-  alignas(32) float acc[8 * kRows];
-  for (size_t r = 0; r < n_rows; r += kRows) {
-    for (float& v : acc)
-      v = 0.0F;
-    const int8_t* q = act->q;
-    for (size_t g = 0; g < n_groups; ++g, tiles += Layout::kBytes, q += Layout::kGroup) {
-      const Sums sums = group_sums(Layout{}, tiles, q);
-      add_group(acc + g % 8 * kRows, sums.a, sums.b, tiles + Layout::kBytes - 2 * kRows,
-                act->isum[g], act->scale[g]);
-    }
-    store_rows(acc, y + r, n_rows - r < kRows ? n_rows - r : kRows);
-  }
-}
-
 inline void store_step(uint8_t* out, __m256i codes) {
   _mm256_store_si256(reinterpret_cast<__m256i*>(out), codes);
 }
@@ -213,6 +195,8 @@ inline void unpack_group(Base3, const uint8_t* w, uint8_t* steps) {
   two_steps(steps + 32, _mm256_and_si256(_mm256_srli_epi16(last, 4), nibble));
 }
 
+constexpr int kColumnsAtOnce = 4;
+
 /// Unpacked groups [first, first + n) of one tile times N activation rows; acc [N, 8, 16].
 template <class Layout, int N>
 void block_product(const uint8_t* steps, const uint8_t* scales, size_t first, size_t n,
@@ -222,7 +206,7 @@ void block_product(const uint8_t* steps, const uint8_t* scales, size_t first, si
   const int8_t* q0 = act[0].q + first * kGroup;
   const int8_t* q1 = act[N > 1 ? 1 : 0].q + first * kGroup;
   const int8_t* q2 = act[N > 2 ? 2 : 0].q + first * kGroup;
-  const int8_t* q3 = act[N > 3 ? 3 : 0].q + first * kGroup;
+  const int8_t* q3 = act[N > 2 ? 3 : 0].q + first * kGroup;
   for (size_t g = first; g < first + n; ++g, scales += Layout::kBytes) {
     const __m256i zero = _mm256_setzero_si256();
     __m256i a0 = zero, a1 = zero, a2 = zero, a3 = zero;
@@ -242,21 +226,22 @@ void block_product(const uint8_t* steps, const uint8_t* scales, size_t first, si
         const __m256i x2 = four(q2 + s);
         a2 = accumulate(a2, wa, x2);
         b2 = accumulate(b2, wb, x2);
-      }
-      if constexpr (N > 3) {
         const __m256i x3 = four(q3 + s);
         a3 = accumulate(a3, wa, x3);
         b3 = accumulate(b3, wb, x3);
       }
     }
     const auto add = [&](int m, __m256i a, __m256i b) {
-      add_group(acc + (static_cast<size_t>(m) * 8 + g % 8) * kRows, _mm256_madd_epi16(a, one),
-                _mm256_madd_epi16(b, one), scales, act[m].isum[g], act[m].scale[g]);
+      add_group(acc + (static_cast<size_t>(m) * 8 + g % 8) * kRows,
+                {_mm256_madd_epi16(a, one), _mm256_madd_epi16(b, one)}, scales, act[m].isum[g],
+                act[m].scale[g]);
     };
     add(0, a0, b0);
     if constexpr (N > 1) add(1, a1, b1);
-    if constexpr (N > 2) add(2, a2, b2);
-    if constexpr (N > 3) add(3, a3, b3);
+    if constexpr (N > 2) {
+      add(2, a2, b2);
+      add(3, a3, b3);
+    }
     q0 += kGroup;
     q1 += kGroup;
     q2 += kGroup;
@@ -264,92 +249,12 @@ void block_product(const uint8_t* steps, const uint8_t* scales, size_t first, si
   }
 }
 
-/// Columns of a tile that are unpacked at a time: 16 KiB. For few activation rows a single group,
-/// so that reading ahead goes on evenly while others are multiplied.
-constexpr size_t kChunk = 1024;
-constexpr size_t kFewRows = 16;
-
-struct Scratch {
-  alignas(64) uint8_t steps[kChunk * kRows];
-  float acc[kPackedColumns * 8 * kRows];
-};
-static_assert(sizeof(Scratch) <= kPackedScratchBytes);
-
-template <class Layout>
-void gemm(const uint8_t* tiles, size_t n_rows, size_t k, const ActRow* act, size_t n_act, float* y,
-          size_t y_stride, void* memory) {
-  constexpr size_t kGroup = Layout::kGroup;
-  const size_t per_chunk = n_act <= kFewRows ? 1 : kChunk / kGroup;
-  auto* scratch = static_cast<Scratch*>(memory);
-  const size_t n_groups = k / kGroup;
-  const size_t tile_bytes = n_groups * Layout::kBytes;
-  for (size_t m0 = 0; m0 < n_act; m0 += kPackedColumns) {
-    const size_t m_end = n_act - m0 < kPackedColumns ? n_act - m0 : kPackedColumns;
-    for (size_t r = 0; r < n_rows; r += kRows) {
-      const uint8_t* tile = tiles + r / kRows * tile_bytes;
-      for (size_t i = 0; i < m_end * 8 * kRows; ++i)
-        scratch->acc[i] = 0.0F;
-      for (size_t g = 0; g < n_groups; g += per_chunk) {
-        const size_t n = n_groups - g < per_chunk ? n_groups - g : per_chunk;
-        const uint8_t* w = tile + g * Layout::kBytes;
-        for (size_t i = 0; i < n; ++i)
-          unpack_group(Layout{}, w + i * Layout::kBytes, scratch->steps + i * kGroup * kRows);
-        const uint8_t* scales = w + Layout::kBytes - 2 * kRows;
-        for (size_t m = 0; m < m_end; m += 4) {
-          const ActRow* a = act + m0 + m;
-          float* acc = scratch->acc + m * 8 * kRows;
-          switch (m_end - m) {
-            case 1:
-              block_product<Layout, 1>(scratch->steps, scales, g, n, a, acc);
-              break;
-            case 2:
-              block_product<Layout, 2>(scratch->steps, scales, g, n, a, acc);
-              break;
-            case 3:
-              block_product<Layout, 3>(scratch->steps, scales, g, n, a, acc);
-              break;
-            default:
-              block_product<Layout, 4>(scratch->steps, scales, g, n, a, acc);
-          }
-        }
-      }
-      for (size_t m = 0; m < m_end; ++m)
-        store_rows(scratch->acc + m * 8 * kRows, y + (m0 + m) * y_stride + r,
-                   n_rows - r < kRows ? n_rows - r : kRows);
-    }
-  }
-}
-
-/// Codes and scales of one row of a tile.
-template <class Layout>
-void unpack_row(const uint8_t* tile, size_t row, size_t k, uint8_t* codes, float* scales) {
-  alignas(64) uint8_t steps[Layout::kGroup * kRows];
-  for (size_t g = 0; g < k / Layout::kGroup; ++g, tile += Layout::kBytes) {
-    unpack_group(Layout{}, tile, steps);
-    for (size_t s = 0; s < Layout::kGroup / 4; ++s, codes += 4)
-      __builtin_memcpy(codes, steps + s * 64 + row * 4, 4);
-    const uint8_t* half = tile + Layout::kBytes - 2 * kRows + 2 * row;
-    const int bits = half[0] | half[1] << 8;
-    scales[g] = _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(bits)));
-  }
-}
-
-template <class Layout>
-void set(KernelTable* table, IntFormat format) {
-  PackedKernels& packed = table->packed[format];
-  packed.gemv = gemv<Layout>;
-  packed.gemm = gemm<Layout>;
-  packed.unpack_row = unpack_row<Layout>;
-}
+#include "kernels/x86/packed_products.inc"
 
 }  // namespace
 
 void set_packed_products(KernelTable* table) {
-  set<TwoBit<64>>(table, kIntQ2_0);
-  set<TwoBit<128>>(table, kIntPQ2_0);
-  set<TwoBit<128>>(table, kIntTQ2_0);
-  set<Base3>(table, kIntPTQ1_0);
-  set<Base3>(table, kIntTQ1_0);
+  set_all(table);
 }
 
 }  // namespace ts::avx2

@@ -8,6 +8,7 @@ void overlay_avx512_vnni(KernelTable* table) {
   avx512_vnni::set_int_gemv(table);
   avx512_vnni::set_int_tile(table);
   avx512_vnni::set_hadamard(table);
+  avx512_vnni::set_packed_products(table);
 }
 
 }  // namespace ts

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "backend/cpu/cpu_backend.h"
 #include "runtime/load_synthetic.h"
 #include "runtime/plan.h"
 #include "support/error_matchers.h"
@@ -106,6 +107,40 @@ TEST(SyntheticEngineTest, ThePlanCountsRecurrentStates) {
   const auto thrown = catch_error([&] { require_fit(tight, "m", WeightsOn::kMemory); });
   EXPECT_EQ(thrown.code, ErrorCode::kResourceExhausted);
   EXPECT_THAT(thrown.message, HasSubstr("test limit"));
+}
+
+TEST(SyntheticEngineTest, RepacksOnlyWhereCopiesFit) {
+  const SyntheticModel model = tiny("ptq1_0");
+  const SyntheticImage image(model);
+  const auto outline = load_model(image.file(), nullptr);
+  const auto plan = [&](const LoadOptions& options, uint64_t available, const char* limit) {
+    return plan_memory(*outline, *image.file(), options, {available, limit});
+  };
+  LoadOptions options;
+  options.context = 512;
+  const bool can = repacks({}, TypeId::kPTQ1_0);  // on this machine
+  const MemoryPlan whole = plan(options, UINT64_MAX, "test limit");
+  EXPECT_EQ(whole.repacked, can);
+  EXPECT_EQ(describe_plan(whole).find("repacked") != std::string::npos, can);
+  EXPECT_FALSE(plan(options, whole.total_bytes - 1, "test limit").repacked);
+  EXPECT_FALSE(plan(options, UINT64_MAX, "RLIMIT_AS").repacked);
+  options.repack = false;
+  EXPECT_FALSE(plan(options, UINT64_MAX, "test limit").repacked);
+  options.repack = true;
+  options.exact = true;
+  EXPECT_FALSE(plan(options, UINT64_MAX, "test limit").repacked);
+  options.exact = false;
+  options.isa = "ref";
+  EXPECT_FALSE(plan(options, UINT64_MAX, "test limit").repacked);
+}
+
+TEST(SyntheticEngineTest, RepackedAndMappedWeightsGiveTheSameLogits) {
+  LoadOptions mapped;
+  mapped.repack = false;
+  for (const char* scheme : {"ptq1_0", "pq2_0"})
+    EXPECT_EQ(logits_of(*load_synthetic(tiny(scheme), {}, {}).engine),
+              logits_of(*load_synthetic(tiny(scheme), mapped, {}).engine))
+        << scheme;
 }
 
 }  // namespace

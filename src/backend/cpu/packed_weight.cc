@@ -1,0 +1,76 @@
+// Weights repacked into the layout of the chosen kernels, while loading.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include <tensorsharp/error.hpp>
+
+#include "backend/cpu/cpu_backend_impl.h"
+#include "base/mapped_file.h"
+#include "base/profile.h"
+
+namespace ts {
+
+bool repacks(const CpuBackendOptions& options, TypeId type) {
+  const int format = options.exact || !options.repack ? -1 : int_format_of(type);
+  return format >= 0 && select_kernels(options.isa).table.packed[format].pack != nullptr;
+}
+
+void CpuBackend::repack(CpuWeight& weight, const ReleaseBytes& release) {
+  const profile::Scope timer("repack");
+  const PackedKernels& kernels = kernels_.table.packed[weight.int_format];
+  const size_t tile_bytes =
+      weight.cols / kIntFormatInfo[weight.int_format].group * kernels.group_bytes;
+  const size_t n_tiles = weight.n_tiles();
+  try {
+    if (tile_bytes != 0 && n_tiles > SIZE_MAX / tile_bytes) throw std::bad_alloc();
+    weight.tiles = PageBuffer(n_tiles * tile_bytes, huge_pages_ ? PageBuffer::kHugePage : 0);
+  } catch (const std::bad_alloc&) {
+    throw ResourceExhausted(fmt::format(
+        "not enough memory to repack a {} matrix of {} x {}; --no-repack runs from the mapped file",
+        weight.codec->name, weight.rows, weight.cols));
+  }
+  if (lock_memory_)
+    MappedFile::lock_pages({weight.tiles.data(), weight.tiles.size()}, "repacked weights");
+  auto* tiles = reinterpret_cast<uint8_t*>(weight.tiles.data());
+  // In slices, so that source and copy of a large matrix need not be in memory together.
+  constexpr size_t kSliceBytes = size_t{32} << 20;
+  const size_t per_slice = std::max<size_t>(kSliceBytes / std::max<size_t>(tile_bytes, 1), 1);
+  for (size_t slice = 0; slice < n_tiles; slice += per_slice) {
+    const size_t slice_end = std::min(n_tiles, slice + per_slice);
+    pool_.parallel_for(static_cast<int64_t>(slice_end - slice), 1, [&](int64_t begin, int64_t end) {
+      for (size_t t = slice + static_cast<size_t>(begin); t < slice + static_cast<size_t>(end);
+           ++t) {
+        const size_t first = t * kPackedRows;
+        kernels.pack(weight.row(first), weight.row_bytes,
+                     std::min(kPackedRows, weight.rows - first), weight.cols,
+                     tiles + t * tile_bytes);
+      }
+    });
+    const size_t first = slice * kPackedRows;
+    const size_t last = std::min(slice_end * kPackedRows, weight.rows);
+    if (release)
+      release({reinterpret_cast<const std::byte*>(weight.row(first)),
+               (last - first) * weight.row_bytes});
+  }
+  weight.tile_bytes = tile_bytes;
+  weight.data = nullptr;
+  weight.keep_alive.reset();
+  weight.kernel_name += " repacked";
+}
+
+void CpuWeight::decode_row(const KernelTable& table, size_t r, float* out) const {
+  if (!packed()) {
+    codec->decode(reinterpret_cast<const std::byte*>(row(r)), out, cols);
+    return;
+  }
+  const IntFormatInfo& info = kIntFormatInfo[int_format];
+  std::vector<uint8_t> codes(cols);
+  std::vector<float> scales(cols / info.group);
+  table.packed[int_format].unpack_row(tile_of(r), r % kPackedRows, cols, codes.data(),
+                                      scales.data());
+  for (size_t e = 0; e < cols; ++e)
+    out[e] = static_cast<float>(codes[e] - info.offset) * scales[e / info.group];
+}
+
+}  // namespace ts
