@@ -15,7 +15,9 @@
 #pragma GCC diagnostic ignored "-Wshadow"
 // Single headers: the emulation's complete AVX-512 header takes minutes to compile.
 #include <immintrin.h>
-#include <simde/x86/avx512/setzero.h>  // the others need it without including it
+// clang-format off: others need it without including it.
+#include <simde/x86/avx512/setzero.h>
+// clang-format on
 #include <simde/x86/avx512/add.h>
 #include <simde/x86/avx512/and.h>
 #include <simde/x86/avx512/broadcast.h>
@@ -31,7 +33,6 @@
 #include <simde/x86/avx512/set.h>
 #include <simde/x86/avx512/set1.h>
 #include <simde/x86/avx512/shuffle.h>
-#include <simde/x86/avx512/srai.h>
 #include <simde/x86/avx512/srli.h>
 #include <simde/x86/avx512/storeu.h>
 #include <simde/x86/avx512/sub.h>
@@ -58,7 +59,12 @@ inline __m512 ts_emulated_from_half(__m256i a) {
   return ts_emulated_floats(_mm256_cvtph_ps(_mm256_castsi256_si128(a)),
                             _mm256_cvtph_ps(_mm256_extracti128_si256(a, 1)));
 }
+inline __m512i ts_emulated_srai(__m512i a, int n) {
+  return _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_srai_epi32(_mm512_castsi512_si256(a), n)),
+                            _mm256_srai_epi32(_mm512_extracti64x4_epi64(a, 1), n), 1);
+}
 #define _mm512_mulhi_epu16 ts_emulated_mulhi
+#define _mm512_srai_epi32 ts_emulated_srai
 #define _mm512_cvtepi32_ps ts_emulated_from_int
 #define _mm512_cvtph_ps ts_emulated_from_half
 #else
