@@ -54,7 +54,10 @@ struct LoadOptions {
   /// Models with recurrent layers cannot forget their last tokens; a session remembers states of
   /// earlier positions to go back to, in at most this many bytes. 0 = none.
   uint64_t checkpoint_bytes = uint64_t{320} << 20;
-  std::string force_pre;   ///< pre-tokenizer name instead of an unknown one in the file
+  std::string force_pre;  ///< pre-tokenizer name instead of an unknown one in the file
+  /// Further weight planes in a sidecar STEM.residuals.gguf beside the file are loaded with it;
+  /// false = the model without them.
+  bool residual_planes = true;
   bool self_check = true;  ///< compare the chosen kernels with the reference at load
   /// (stage, done, total); may be empty.
   std::function<void(std::string_view, uint64_t, uint64_t)> progress;
@@ -146,7 +149,8 @@ class Session;
 
 class TS_API Engine : public std::enable_shared_from_this<Engine> {
  public:
-  /// Loads a GGUF file (the first part of a split one) and checks it.
+  /// Loads a GGUF file (the first part of a split one), with the residual planes beside it, and
+  /// checks it.
   static std::shared_ptr<const Engine> load(const std::string& path,
                                             const LoadOptions& options = {});
   /// What load() and one session would need, without loading.

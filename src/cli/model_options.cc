@@ -61,6 +61,8 @@ void ModelOptions::add(OptionParser& options, bool with_context, bool path_requi
   options.group("Model");
   options.flag("--exact", exact_,
                "compute with f32 activations against decoded weights: slow, for checking");
+  options.flag("--no-residual", no_residual_,
+               "ignore the further weight planes in STEM.residuals.gguf beside the model");
   options.text("--force-pre", force_pre_, "NAME",
                "use this pre-tokenizer in place of an unknown one named by the file");
   if (!with_context) return;
@@ -86,6 +88,7 @@ LoadOptions ModelOptions::load_options() const {
   options.context = context.value_or(0);
   options.kv = kv_type_named(kv_);
   options.force_pre = force_pre_;
+  options.residual_planes = !no_residual_;
   return options;
 }
 

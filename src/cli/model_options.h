@@ -18,7 +18,8 @@ namespace ts::cli {
 
 class ModelOptions {
  public:
-  /// --threads --cores --mlock --no-repack --huge-pages --isa --exact --force-pre and, if asked
+  /// --threads --cores --mlock --no-repack --huge-pages --isa --exact --no-residual --force-pre and,
+  /// if asked
   /// for, --kv
   /// --ctx.
   void add(OptionParser& options, bool with_context, bool path_required = true);
@@ -39,7 +40,7 @@ class ModelOptions {
 
  private:
   std::vector<int> cores_;
-  bool mlock_ = false, exact_ = false, no_repack_ = false;
+  bool mlock_ = false, exact_ = false, no_repack_ = false, no_residual_ = false;
   std::string huge_pages_ = "auto", kv_ = "f16", force_pre_;
 };
 

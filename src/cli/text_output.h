@@ -26,9 +26,6 @@ std::string human_seconds(double seconds);
 std::string table(const std::vector<std::vector<std::string>>& rows,
                   const std::vector<size_t>& right);
 
-/// Shell-style match of a whole name: * any run, ? one character.
-bool glob_match(std::string_view pattern, std::string_view name) noexcept;
-
 /// Replaces \n, \t, \r, \0, \\, \" and \xNN by the characters they stand for; other backslashes
 /// stay. InvalidArgument naming `option` when \x lacks its digits.
 std::string unescape(std::string_view text, std::string_view option);

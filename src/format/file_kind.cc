@@ -76,4 +76,10 @@ std::string describe_foreign_file(std::span<const std::byte> head, uint64_t file
   return {};
 }
 
+std::filesystem::path residual_path(const std::filesystem::path& model) {
+  std::filesystem::path sidecar = model;
+  sidecar.replace_extension(".residuals.gguf");
+  return sidecar;
+}
+
 }  // namespace ts

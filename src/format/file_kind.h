@@ -14,4 +14,7 @@ namespace ts {
 /// `file_bytes` is the size of the file.
 std::string describe_foreign_file(std::span<const std::byte> head, uint64_t file_bytes);
 
+/// "<stem>.residuals.gguf" beside a model file: where further planes of its matrices are.
+std::filesystem::path residual_path(const std::filesystem::path& model);
+
 }  // namespace ts

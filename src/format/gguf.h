@@ -113,6 +113,8 @@ class GgufWriter {
   /// Appends bytes of the current tensor; a tensor may come in several pieces. When it is complete
   /// the next one begins (padding is written). Too many bytes are an InternalError.
   void write(std::span<const std::byte> bytes);
+  /// Replaces a value that became known after begin_data() by one of the same length.
+  void replace(const std::string& key, MetadataValue value);
   /// Checks that every tensor is complete, then makes the file appear. Returns its size.
   uint64_t finish();
 

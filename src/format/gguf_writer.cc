@@ -213,6 +213,19 @@ void GgufWriter::write(std::span<const std::byte> bytes) {
   written_ = 0;
 }
 
+void GgufWriter::replace(const std::string& key, MetadataValue value) {
+  const auto lay_out = [&] {
+    return lay_out_gguf(file_.path().string(), metadata_, tensors_, alignment_).header;
+  };
+  const size_t before = lay_out().size();
+  metadata_.set(key, std::move(value));
+  const std::string header = lay_out();
+  if (!data_begun_ || header.size() != before)
+    throw InternalError(fmt::format("{}: the value of {} cannot be replaced by a longer one",
+                                    file_.path().string(), key));
+  file_.write_at(0, std::as_bytes(std::span(header)));
+}
+
 uint64_t GgufWriter::finish() {
   if (!data_begun_) begin_data();
   if (current_ != tensors_.size()) {

@@ -39,7 +39,7 @@ void run_attention(Pass& pass, int64_t layer, const std::string& prefix, const A
   const Mat v = pass.v(n_kv_heads * o.head_dim);
   const Mat attended = pass.attended(n_heads * o.head_dim);
   const Mat projected = o.output_gate ? pass.mixed(2 * n_heads * o.head_dim) : q;
-  run_linears(backend, {{&w.q, projected}, {&w.k, k}, {&w.v, v}}, pass.normed_act);
+  pass.linears({{&w.q, projected}, {&w.k, k}, {&w.v, v}}, pass.normed_act);
   pass.note(prefix, "attn_q", projected);
   pass.note(prefix, "attn_k", k);
   pass.note(prefix, "attn_v", v);
@@ -66,19 +66,19 @@ void run_attention(Pass& pass, int64_t layer, const std::string& prefix, const A
                        attended);
   pass.note(prefix, "attention", attended);
   pass.attended_act.reset(attended);
-  run_linears(backend, {{&w.output, pass.branch}}, pass.attended_act);
+  pass.linears({{&w.output, pass.branch}}, pass.attended_act);
   pass.note(prefix, "attn_output", pass.branch);
 }
 
 void run_feed_forward(Pass& pass, const std::string& prefix, const FeedForwardWeights& w,
                       GatedUnit unit, int64_t d_ff) {
   const Mat gate = pass.gate(d_ff), up = pass.up(d_ff);
-  run_linears(pass.backend, {{&w.gate, gate}, {&w.up, up}}, pass.normed_act);
+  pass.linears({{&w.gate, gate}, {&w.up, up}}, pass.normed_act);
   pass.note(prefix, "ffn_gate", gate);
   pass.note(prefix, "ffn_up", up);
   pass.backend.gated_unit(unit, gate, up, gate);
   pass.gate_act.reset(gate);
-  run_linears(pass.backend, {{&w.down, pass.branch}}, pass.gate_act);
+  pass.linears({{&w.down, pass.branch}}, pass.gate_act);
   pass.note(prefix, "ffn_down", pass.branch);
 }
 

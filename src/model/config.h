@@ -63,6 +63,8 @@ struct ModelConfig {
   RopeParams rope;
   /// Some matrices are stored rotated: the rows entering them exist in a second, rotated copy.
   bool rotated = false;
+  /// Some matrices are sums of several planes.
+  bool has_planes = false;
 };
 
 /// Reads the keys shared by the dense families. `n_vocab` is the number of rows of the embedding;

@@ -24,7 +24,18 @@ Pass::Pass(Backend& backend_in, const ForwardRequest& request, State& state_in,
       attended_act(workspace.attended_act),
       gate_act(workspace.gate_act),
       workspace_(workspace),
-      probe_(request.probe) {}
+      probe_(request.probe),
+      observer_(request.observer) {}
+
+void Pass::linears(std::initializer_list<LinearCall> calls, Activation& rows) const {
+  if (observer_ != nullptr) {
+    std::vector<std::string_view> names;
+    for (const LinearCall& call : calls)
+      names.push_back(call.linear->name);
+    (*observer_)(names, rows.rows());
+  }
+  run_linears(backend, calls, rows, workspace_.planes);
+}
 
 void Pass::note(std::string_view layer_prefix, std::string_view what, Mat rows) const {
   if (probe_ == nullptr) return;
@@ -57,6 +68,7 @@ void DecoderModel::load(TensorLoader& loader, const GgufFile& file, Backend* bac
   weights_ = loader.weights();
   rotations_ = loader.rotations();
   config_.rotated = !rotations_.empty();
+  config_.has_planes = loader.has_planes();
   for (const std::string& name : tensor_names_)
     n_parameters_ += file.find(name)->shape.n_elems();
 }
@@ -87,13 +99,25 @@ void DecoderModel::forward(const ForwardRequest& request, State& state,
 
 void DecoderModel::run(const ForwardRequest& request, State& state, Workspace& workspace) const {
   Pass pass(*backend_, request, state, workspace);
-  run_embedding(*backend_, token_embedding_, request.ids, embedding_scale_, pass.x);
-  pass.note("", "token_embd", pass.x);
-  for (int64_t layer = 0; layer < config_.n_layers; ++layer) {
+  const size_t n_hidden = request.ids.size() * static_cast<size_t>(config_.d_model);
+  for (const size_t given : {request.hidden_in.size(), request.hidden_out.size()}) {
+    if (given != 0 && given != n_hidden)
+      throw InvalidArgument(
+          fmt::format("{} values of the residual stream, expected {}", given, n_hidden));
+  }
+  if (request.hidden_in.empty()) {
+    run_embedding(*backend_, token_embedding_, request.ids, embedding_scale_, pass.x);
+    pass.note("", "token_embd", pass.x);
+  } else {
+    std::copy(request.hidden_in.begin(), request.hidden_in.end(), pass.x.row(0));
+  }
+  const int64_t end = std::min(request.end_layer, config_.n_layers);
+  for (int64_t layer = request.first_layer; layer < end; ++layer) {
     if (request.cancel != nullptr && request.cancel->load(std::memory_order_relaxed))
       throw Cancelled("interrupted");
     run_layer(pass, layer);
   }
+  if (!request.hidden_out.empty()) std::copy_n(pass.x.row(0), n_hidden, request.hidden_out.begin());
   if (!request.logits.empty()) compute_logits(pass, request, workspace);
 }
 
@@ -113,7 +137,7 @@ void DecoderModel::compute_logits(const Pass& pass, const ForwardRequest& reques
     workspace.normed_act.reset(normed);
     pass.backend.rms_norm(x, output_norm_.data(), config_.norm_eps, workspace.normed_act);
     pass.note("", "output_norm", normed);
-    run_linears(pass.backend, {{&output_, logits}}, workspace.normed_act);
+    pass.linears({{&output_, logits}}, workspace.normed_act);
     if (config_.logit_softcap > 0) pass.backend.softcap(logits, config_.logit_softcap);
     pass.note("", "logits", logits);
     for (int64_t r = 0; r < rows; ++r) {

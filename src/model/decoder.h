@@ -40,6 +40,8 @@ class Pass {
   Mat gate(int64_t cols) const { return cut(workspace_.gate, cols); }
   Mat up(int64_t cols) const { return cut(workspace_.up, cols); }
 
+  /// run_linears(), shown to the observer, if there is one.
+  void linears(std::initializer_list<LinearCall> calls, Activation& rows) const;
   /// Shows an intermediate result to the probe, if there is one.
   void note(std::string_view layer_prefix, std::string_view what, Mat rows) const;
 
@@ -50,6 +52,7 @@ class Pass {
   }
   Workspace& workspace_;
   const ForwardProbe* probe_;
+  const LinearObserver* observer_;
 };
 
 class DecoderModel : public Model {

@@ -56,9 +56,9 @@ void run_gated_delta_net(Pass& pass, int64_t layer, const std::string& prefix,
   args.first_position = pass.first_position;
   args.norm_eps = config.norm_eps;
   const Mat gate = pass.out_gate(value_width);
-  run_linears(backend,
-              {{&w.qkv, args.mixed}, {&w.gate, gate}, {&w.alpha, args.decay}, {&w.beta, args.beta}},
-              pass.normed_act);
+  pass.linears(
+      {{&w.qkv, args.mixed}, {&w.gate, gate}, {&w.alpha, args.decay}, {&w.beta, args.beta}},
+      pass.normed_act);
   pass.note(prefix, "attn_qkv", args.mixed);
   pass.note(prefix, "attn_gate", gate);
   pass.note(prefix, "ssm_alpha", args.decay);
@@ -70,7 +70,7 @@ void run_gated_delta_net(Pass& pass, int64_t layer, const std::string& prefix,
   backend.gated_rms_norm(args.out, w.norm.data(), shape.head_dim, config.norm_eps, gate, args.out);
   pass.note(prefix, "ssm_norm", args.out);
   pass.attended_act.reset(args.out);
-  run_linears(backend, {{&w.out, pass.branch}}, pass.attended_act);
+  pass.linears({{&w.out, pass.branch}}, pass.attended_act);
   pass.note(prefix, "ssm_out", pass.branch);
 }
 

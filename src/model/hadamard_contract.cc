@@ -59,8 +59,10 @@ bool is_unknown(std::string_view key, std::string_view prefix,
   return std::find(known.begin(), known.end(), key) == known.end();
 }
 
+}  // namespace
+
 /// "output.weight" or "blk.<digits>.<kind>.weight".
-bool may_be_listed(std::string_view name) {
+bool may_list_rotated_input(std::string_view name) noexcept {
   if (name == kHead) return true;
   if (!name.starts_with("blk.") || !name.ends_with(".weight")) return false;
   name.remove_prefix(4);
@@ -71,8 +73,6 @@ bool may_be_listed(std::string_view name) {
   return std::all_of(number.begin(), number.end(), [](char c) { return c >= '0' && c <= '9'; }) &&
          std::find(kKinds.begin(), kKinds.end(), kind) != kKinds.end();
 }
-
-}  // namespace
 
 /// Reads one file's keys; every check of the contract is here, in its order.
 class ContractReader {
@@ -348,7 +348,7 @@ class ContractReader {
 
   void add_input(const std::string& name, const HeadCounts& heads) {
     const std::string list = key("weight_names");
-    if (!may_be_listed(name))
+    if (!may_list_rotated_input(name))
       fail(list, fmt::format("names {}, whose input is never rotated", quote_text(name)));
     const int64_t width = require_matrix(list, name).shape[0];
     std::optional<GroupedHeads> grouped;
@@ -393,7 +393,7 @@ class ContractReader {
     const std::vector<std::string> names = read_names(list, true);
     std::map<int64_t, std::shared_ptr<const Rotation>> made;
     for (const std::string& name : names) {
-      if (!may_be_listed(name))
+      if (!may_list_rotated_input(name))
         fail(list, fmt::format("names {}, whose output is never rotated", quote_text(name)));
       const int64_t width = require_matrix(list, name).shape[1];
       require_multiple(list, name, width, contract_->output_block_);
@@ -455,6 +455,29 @@ void HadamardContract::warn_of_unlisted(const GgufFile& file,
       "{}: {} matrices of the types made for rotated weights are in no rotation list "
       "and taken as not rotated: {}{}",
       file.path().string(), count, fmt::join(shown, ", "), count > kShown ? ", ..." : ""));
+}
+
+void declare_rotation(const RotationDeclaration& declaration, Metadata& metadata) {
+  const auto set = [&](std::string_view key, MetadataValue value) {
+    metadata.set(std::string(kPrefix) + std::string(key), std::move(value));
+  };
+  std::vector<int64_t> widths, values;
+  for (const auto& [width, signs] : declaration.signs) {
+    widths.push_back(width);
+    values.insert(values.end(), signs.begin(), signs.end());
+  }
+  set("version", MetadataValue::u32(declaration.tied ? 2 : 1));
+  set("block_size", MetadataValue::u32(static_cast<uint32_t>(declaration.block)));
+  set("transform", MetadataValue::string(std::string(kTransform)));
+  set("axis", MetadataValue::string(std::string(kAxis)));
+  set("sign_mode", MetadataValue::string("explicit"));
+  set("sign_widths", MetadataValue::i32_array(std::move(widths)));
+  set("sign_values", MetadataValue::i32_array(std::move(values)));
+  set("weight_names", MetadataValue::strings(declaration.inputs));
+  if (declaration.embedding)
+    set("inverse_weight_names", MetadataValue::strings({std::string(kEmbedding)}));
+  if (declaration.grouped) set("gdn_v_grouped", MetadataValue::boolean(true));
+  if (declaration.tied) set("tied_output", MetadataValue::boolean(true));
 }
 
 }  // namespace ts

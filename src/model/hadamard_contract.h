@@ -28,6 +28,10 @@ struct WeightRotations {
   std::shared_ptr<const Rotation> rows;
 };
 
+/// Whether the list of rotated inputs may name this tensor at all: the output matrix and the
+/// matrices of layers, not norms, embeddings or the small projections of recurrent layers.
+bool may_list_rotated_input(std::string_view tensor) noexcept;
+
 /// Immutable.
 class HadamardContract {
  public:
@@ -60,5 +64,18 @@ class HadamardContract {
   std::vector<std::string> names_;
   std::unordered_map<std::string, WeightRotations> rotations_;
 };
+
+/// What a file to be written declares.
+struct RotationDeclaration {
+  int64_t block = 0;
+  std::map<int64_t, std::vector<int8_t>> signs;  ///< by width: +1 or -1 for each element
+  std::vector<std::string> inputs;               ///< matrices stored as W R^T; at least one
+  bool embedding = false;                        ///< the rows of token_embd.weight are rotated
+  bool tied = false;     ///< and it serves as output matrix; only with `embedding`
+  bool grouped = false;  ///< ssm_out was rotated over grouped heads
+};
+
+/// Sets the keys prism.hadamard.*.
+void declare_rotation(const RotationDeclaration& declaration, Metadata& metadata);
 
 }  // namespace ts

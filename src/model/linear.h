@@ -2,7 +2,7 @@
 ///
 /// Model code calls run_linears() and sees neither the storage type of W nor how the rows x are
 /// prepared for it. Where the file stores W rotated (model/hadamard_contract.h), the rotations are
-/// applied here: y = R_out^T W R_in x + b. Further weight planes will belong here, too.
+/// applied here, and where W is a sum of planes they are added: y = R_out^T (sum_p W_p) R_in x + b.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,9 @@ namespace ts {
 struct Linear {
   std::string name;  ///< tensor name without ".weight", for messages
   std::shared_ptr<const Weight> weight;
-  std::vector<float> bias;                        ///< [n_out], or empty
-  std::shared_ptr<const Rotation> input, output;  ///< null = none
+  std::vector<std::shared_ptr<const Weight>> planes;  ///< further ones, of the same shape
+  std::vector<float> bias;                            ///< [n_out], or empty
+  std::shared_ptr<const Rotation> input, output;      ///< null = none
 };
 
 /// The table of token embeddings. run_embedding() is the only look-up of its rows, as_output() the
@@ -32,7 +33,7 @@ struct Embedding {
   std::shared_ptr<const Rotation> rotation;  ///< of the stored rows; null = none
 
   /// The same rows as an output matrix (tied embeddings).
-  Linear as_output() const { return {name, table, {}, rotation, nullptr}; }
+  Linear as_output() const { return {name, table, {}, {}, rotation, nullptr}; }
 };
 
 /// y[i] = scale * embedding of ids[i]; y [ids.size(), d_model].
@@ -46,6 +47,9 @@ struct LinearCall {
 };
 
 /// Applies all Linears to the same rows x [n_tokens, n_in]; they share what is derived from x.
-void run_linears(Backend& backend, std::initializer_list<LinearCall> calls, Activation& x);
+/// `scratch`: room for the products of one further plane of each of them, n_tokens * sum(n_out)
+/// elements; may be empty when none has any.
+void run_linears(Backend& backend, std::initializer_list<LinearCall> calls, Activation& x,
+                 Mat scratch = {});
 
 }  // namespace ts

@@ -73,7 +73,8 @@ StateLayout Model::state_layout(int64_t capacity, KvType kv_type) const {
 namespace {
 
 std::unique_ptr<const Model> load(const std::shared_ptr<const GgufFile>& file, Backend* backend,
-                                  VectorValues values, const Progress* progress) {
+                                  VectorValues values, const Progress* progress,
+                                  std::shared_ptr<const GgufFile> residual = nullptr) {
   const Metadata& metadata = file->metadata();
   check_kind(metadata);
   std::string name;
@@ -85,7 +86,7 @@ std::unique_ptr<const Model> load(const std::shared_ptr<const GgufFile>& file, B
   const auto contract = HadamardContract::read(*file);
   const ConfigReader reader(metadata, name);
   auto model = architecture.create(reader, embedding->shape[1]);
-  TensorLoader loader(file, backend, progress, contract, values);
+  TensorLoader loader(file, backend, progress, contract, values, std::move(residual));
   model->load(loader, *file, backend);
   return model;
 }
@@ -93,9 +94,10 @@ std::unique_ptr<const Model> load(const std::shared_ptr<const GgufFile>& file, B
 }  // namespace
 
 std::unique_ptr<const Model> load_model(std::shared_ptr<const GgufFile> file, Backend* backend,
-                                        const Progress* progress) {
+                                        const Progress* progress,
+                                        std::shared_ptr<const GgufFile> residual) {
   return load(file, backend, backend == nullptr ? VectorValues::kSkipped : VectorValues::kRead,
-              progress);
+              progress, std::move(residual));
 }
 
 void check_model(std::shared_ptr<const GgufFile> file) {

@@ -30,12 +30,14 @@ bool is_float_type(TypeId type) {
 
 TensorLoader::TensorLoader(std::shared_ptr<const GgufFile> file, Backend* backend,
                            const Progress* progress,
-                           std::shared_ptr<const HadamardContract> contract, VectorValues values)
+                           std::shared_ptr<const HadamardContract> contract, VectorValues values,
+                           std::shared_ptr<const GgufFile> residual)
     : file_(std::move(file)),
       backend_(backend),
       progress_(progress),
       contract_(std::move(contract)),
-      values_(values) {}
+      values_(values),
+      residual_(std::move(residual)) {}
 
 const TensorEntry& TensorLoader::require(const std::string& name, int64_t ne0, int64_t ne1) {
   const TensorEntry* entry = file_->find(name);
@@ -44,21 +46,28 @@ const TensorEntry& TensorLoader::require(const std::string& name, int64_t ne0, i
         fmt::format("{}: tensor {} is missing; the file is incomplete or its architecture key is "
                     "wrong",
                     source(), name));
+  check(*file_, entry, name, ne0, ne1);
+  if (declared_.insert(name).second) used_.push_back(name);
+  return *entry;
+}
+
+const TensorEntry& TensorLoader::check(const GgufFile& file, const TensorEntry* entry,
+                                       const std::string& name, int64_t ne0, int64_t ne1) {
+  const std::string source = file.path().string();
   const Shape expected = ne1 == 1 ? Shape{ne0} : Shape{ne0, ne1};
   if (!(entry->shape == expected))
     throw FormatError(
-        fmt::format("{}: tensor {} has shape {}, expected {} from the hyper-parameters", source(),
+        fmt::format("{}: tensor {} has shape {}, expected {} from the hyper-parameters", source,
                     name, entry->shape.to_string(), expected.to_string()));
-  const Codec& codec = require_codec(entry->type, fmt::format("{}: tensor {}", source(), name));
+  const Codec& codec = require_codec(entry->type, fmt::format("{}: tensor {}", source, name));
   const auto bytes = tensor_bytes(codec, entry->shape);
   if (!bytes)
     throw FormatError(
         fmt::format("{}: tensor {} of type {} has rows of {} values, expected a multiple of {}",
-                    source(), name, codec.name, ne0, codec.block_elems));
+                    source, name, codec.name, ne0, codec.block_elems));
   if (entry->data.size() != *bytes)
-    throw FormatError(fmt::format("{}: tensor {} has {} bytes of data, expected {}", source(), name,
+    throw FormatError(fmt::format("{}: tensor {} has {} bytes of data, expected {}", source, name,
                                   entry->data.size(), *bytes));
-  if (declared_.insert(name).second) used_.push_back(name);
   return *entry;
 }
 
@@ -71,14 +80,39 @@ std::shared_ptr<const Weight> TensorLoader::matrix(const std::string& name, int6
         fmt::format("{}: tensor {} has type {}, expected f32, f16, bf16 or a "
                     "quantized type",
                     source(), name, codec.name));
+  return upload(entry, file_, use);
+}
+
+std::shared_ptr<const Weight> TensorLoader::upload(const TensorEntry& entry,
+                                                   const std::shared_ptr<const GgufFile>& file,
+                                                   WeightUse use) {
   matrix_bytes_ += entry.data.size();
-  if (progress_ != nullptr) (*progress_)("loading weights", used_.size(), file_->tensors().size());
+  if (progress_ != nullptr)
+    (*progress_)("loading weights", std::min(used_.size(), file_->tensors().size()),
+                 file_->tensors().size());
   if (backend_ == nullptr) return nullptr;
   auto weight =
-      backend_->upload(entry.view(), file_, use,
-                       [this](std::span<const std::byte> bytes) { file_->release(bytes); });
+      backend_->upload(entry.view(), file, use,
+                       [file](std::span<const std::byte> bytes) { file->release(bytes); });
   weights_.push_back(weight.get());
   return weight;
+}
+
+void TensorLoader::add_planes(const std::string& name, Linear& linear) {
+  if (residual_ == nullptr) return;
+  const TensorEntry& base = *file_->find(name);
+  for (int plane = 1;; ++plane) {
+    const std::string plane_name = fmt::format("{}.plane{}", name, plane);
+    const TensorEntry* entry = residual_->find(plane_name);
+    if (entry == nullptr) return;
+    check(*residual_, entry, plane_name, base.shape[0], base.shape[1]);
+    if (find_codec(entry->type)->block_elems == 1)
+      throw Unsupported(fmt::format("{}: tensor {} has type {}, expected a quantized type",
+                                    residual_->path().string(), plane_name,
+                                    type_name(entry->type)));
+    used_planes_.insert(plane_name);
+    linear.planes.push_back(upload(*entry, residual_, WeightUse::kMatrix));
+  }
 }
 
 std::vector<float> TensorLoader::vector(const std::string& name, int64_t size) {
@@ -115,6 +149,7 @@ Linear TensorLoader::linear(const std::string& name, int64_t n_in, int64_t n_out
   WeightRotations rotations = take_rotations(name + ".weight");
   result.input = std::move(rotations.input);
   result.output = std::move(rotations.output);
+  add_planes(name + ".weight", result);
   if (bias == Bias::kRequired) result.bias = vector(name + ".bias", n_out);
   if (bias == Bias::kOptional) result.bias = optional_vector(name + ".bias", n_out);
   return result;
@@ -162,6 +197,15 @@ void TensorLoader::finish() const {
                       file_->metadata().get_string("general.architecture").value_or("?")));
     }
     contract_->warn_of_unlisted(*file_, used);
+  }
+  if (residual_ != nullptr) {
+    for (const TensorEntry& entry : residual_->tensors()) {
+      if (used_planes_.contains(entry.name)) continue;
+      throw Unsupported(fmt::format(
+          "{}: tensor {} is no further plane of a matrix of this model; a run without it would be "
+          "wrong (--no-residual runs the model without any)",
+          residual_->path().string(), quote_text(entry.name)));
+    }
   }
   for (const TensorEntry& entry : file_->tensors()) {
     if (declared_.contains(entry.name)) continue;

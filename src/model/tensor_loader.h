@@ -31,16 +31,18 @@ class TensorLoader {
  public:
   /// With a null backend everything is declared and checked, but nothing is loaded: matrices come
   /// back null, and vectors empty where `values` says so. `progress` may be null;
-  /// `contract` says which matrices are stored rotated (null = none).
+  /// `contract` says which matrices are stored rotated (null = none); `residual` holds further
+  /// planes of matrices (null = none).
   TensorLoader(std::shared_ptr<const GgufFile> file, Backend* backend, const Progress* progress,
-               std::shared_ptr<const HadamardContract> contract, VectorValues values);
+               std::shared_ptr<const HadamardContract> contract, VectorValues values,
+               std::shared_ptr<const GgufFile> residual = nullptr);
 
   /// The file, for messages.
   std::string source() const { return file_->path().string(); }
   bool has(std::string_view name) const { return file_->find(name) != nullptr; }
 
   /// "<name>.weight" {n_in, n_out}, and "<name>.bias" {n_out} as `bias` says; with the rotations
-  /// the file states for it.
+  /// the file states for it, and the further planes that the residual file has of it.
   Linear linear(const std::string& name, int64_t n_in, int64_t n_out, Bias bias = Bias::kNone);
   /// "<name>.weight" {d_model, n_vocab} as a table of embeddings, with the rotation of its rows.
   Embedding embedding(const std::string& name, int64_t d_model, int64_t n_vocab,
@@ -61,7 +63,8 @@ class TensorLoader {
   /// False when tensors are only declared and checked.
   bool loading() const noexcept { return backend_ != nullptr; }
 
-  /// Call after the last declaration: throws Unsupported for a tensor that nothing declared, and
+  /// Call after the last declaration: throws Unsupported for a tensor that nothing declared (of
+  /// the residual file, too), and
   /// for one that the file stores rotated but the model does not read through linear() or
   /// embedding().
   void finish() const;
@@ -74,10 +77,19 @@ class TensorLoader {
   const std::vector<const Rotation*>& rotations() const noexcept { return rotations_; }
   /// File bytes of the matrices declared so far.
   uint64_t matrix_bytes() const noexcept { return matrix_bytes_; }
+  /// Whether any matrix got further planes.
+  bool has_planes() const noexcept { return !used_planes_.empty(); }
   uint64_t vector_bytes() const noexcept { return vector_bytes_; }
 
  private:
   const TensorEntry& require(const std::string& name, int64_t ne0, int64_t ne1);
+  /// Of `file`: the tensor, with shape and bytes checked.
+  static const TensorEntry& check(const GgufFile& file, const TensorEntry* entry,
+                                  const std::string& name, int64_t ne0, int64_t ne1);
+  std::shared_ptr<const Weight> upload(const TensorEntry& entry,
+                                       const std::shared_ptr<const GgufFile>& file, WeightUse use);
+  /// "<name>.plane1" and so on, as many as there are.
+  void add_planes(const std::string& name, Linear& linear);
   /// The rotations of a matrix that is about to be applied with them.
   WeightRotations take_rotations(const std::string& name);
 
@@ -86,6 +98,8 @@ class TensorLoader {
   const Progress* progress_;
   std::shared_ptr<const HadamardContract> contract_;
   VectorValues values_;
+  std::shared_ptr<const GgufFile> residual_;
+  std::unordered_set<std::string> used_planes_;
   std::vector<std::string> used_;
   std::unordered_set<std::string> declared_;
   std::vector<const Weight*> weights_;

@@ -30,13 +30,19 @@ WorkspaceLayout WorkspaceLayout::of(const ModelConfig& config, int64_t chunk) {
     w.mixed_width = std::max(2 * w.q_width, recurrent.conv_channels);
   }
   w.logit_rows = std::clamp<int64_t>(kLogitFloats / std::max<int64_t>(1, w.n_vocab), 1, chunk);
+  if (config.has_planes) {
+    const int64_t query_width = config.attention_output_gate ? 2 * w.q_width : w.q_width;
+    const int64_t widest = std::max(
+        {2 * w.d_ff, query_width + 2 * w.kv_width, w.mixed_width + w.gate_width, w.d_model});
+    w.plane_floats = std::max(chunk * widest, w.logit_rows * w.n_vocab);
+  }
   return w;
 }
 
 uint64_t WorkspaceLayout::bytes() const noexcept {
   const int64_t per_token = 3 * d_model + q_width + out_width + 2 * kv_width + 2 * d_ff +
                             mixed_width + gate_width + 2 * n_v_heads;
-  const int64_t floats = chunk * per_token + logit_rows * n_vocab;
+  const int64_t floats = chunk * per_token + logit_rows * n_vocab + plane_floats;
   // int8 copies with their scales: one byte and a little per value of the three Linear inputs.
   // Where products run on f32 (float weights, exact mode), rotated f32 copies as well.
   const int64_t derived = chunk * (d_model + out_width + d_ff) * (rotated ? 41 : 9) / 8;
@@ -64,6 +70,7 @@ Workspace::Workspace(Backend& backend, const WorkspaceLayout& layout) : layout_(
   gate = make(backend, n, layout.d_ff, "feed-forward gate");
   up = make(backend, n, layout.d_ff, "feed-forward input");
   logits = make(backend, layout.logit_rows, layout.n_vocab, "logits");
+  if (layout.plane_floats > 0) planes = make(backend, 1, layout.plane_floats, "plane products");
 }
 
 }  // namespace ts

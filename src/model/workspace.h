@@ -25,6 +25,7 @@ struct WorkspaceLayout {
   int64_t gate_width = 0;   ///< gates of the outputs of attention or of the recurrence
   int64_t n_v_heads = 0;    ///< of recurrent layers
   bool rotated = false;     ///< the rows entering a Linear may have rotated copies
+  int64_t plane_floats = 0;  ///< products of a further plane of the Linears computed together
 
   static WorkspaceLayout of(const ModelConfig& config, int64_t chunk);
   /// Bytes of all buffers and, about, of the forms derived from the rows entering a Linear.
@@ -48,6 +49,7 @@ class Workspace {
   Mat decay, beta;  ///< [chunk, n_v_heads]
   Mat gate, up;     ///< [chunk, d_ff]
   Mat logits;       ///< [logit_rows, n_vocab]
+  Mat planes;       ///< [1, plane_floats]
   /// Derived forms of normed, attended and gate, kept so that their memory is reused.
   Activation normed_act, attended_act, gate_act;
 

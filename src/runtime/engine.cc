@@ -21,6 +21,7 @@
 #include "model/non_finite.h"
 #include "runtime/engine_impl.h"
 #include "runtime/plan.h"
+#include "runtime/residual_file.h"
 #include "runtime/session_impl.h"
 #include "text/utf8.h"
 
@@ -101,15 +102,6 @@ std::string utf8_or_replaced(const std::string& text, bool& replaced) {
   return out;
 }
 
-void warn_of_sidecar(const std::filesystem::path& path) {
-  std::filesystem::path sidecar = path;
-  sidecar.replace_extension(".residuals.gguf");
-  std::error_code ignored;
-  if (std::filesystem::exists(sidecar, ignored))
-    log_warning(fmt::format("{}: further weight planes are not supported and were not loaded",
-                            sidecar.string()));
-}
-
 }  // namespace
 
 std::string_view stop_reason_name(StopReason reason) noexcept {
@@ -133,20 +125,24 @@ std::shared_ptr<const Engine> Engine::load(const std::string& path, const LoadOp
   progress_of(options)("reading header", 0, 0);
   const AvailableMemory available = available_memory();  // before the file takes address space
   auto file = GgufFile::open(path);
-  warn_of_sidecar(path);
-  return std::make_shared<EngineImpl>(std::move(file), available, start, options);
+  auto residual = options.residual_planes ? open_residual(*file, progress_of(options)) : nullptr;
+  return std::make_shared<EngineImpl>(std::move(file), available, start, options,
+                                      std::move(residual));
 }
 
 MemoryPlan Engine::plan(const std::string& path, const LoadOptions& options) {
   const AvailableMemory available = available_memory();  // before the file takes address space
   const auto file = GgufFile::open(path);
-  const auto model = load_model(file, nullptr);
+  const auto residual =
+      options.residual_planes ? open_residual(*file, progress_of(options)) : nullptr;
+  const auto model = load_model(file, nullptr, nullptr, residual);
   return plan_memory(*model, *file, options, available);
 }
 
 EngineImpl::EngineImpl(std::shared_ptr<const GgufFile> file, const AvailableMemory& available,
-                       std::chrono::steady_clock::time_point start, const LoadOptions& options)
-    : file_(std::move(file)) {
+                       std::chrono::steady_clock::time_point start, const LoadOptions& options,
+                       std::shared_ptr<const GgufFile> residual)
+    : file_(std::move(file)), residual_(std::move(residual)) {
   const Progress progress = progress_of(options);
   const std::string path = file_->path().string();
   for (const std::string& note : file_->notes())
@@ -155,7 +151,7 @@ EngineImpl::EngineImpl(std::shared_ptr<const GgufFile> file, const AvailableMemo
   // Everything is checked and measured before anything is loaded. The model is read
   // twice for that; each warning is given once, when this ends.
   const WarningCollector warnings;
-  const auto outline = load_model(file_, nullptr);
+  const auto outline = load_model(file_, nullptr, nullptr, residual_);
   const MemoryPlan plan = plan_memory(*outline, *file_, options, available);
   require_fit(plan, path);
   if (options.on_plan) options.on_plan(plan);
@@ -178,7 +174,7 @@ EngineImpl::EngineImpl(std::shared_ptr<const GgufFile> file, const AvailableMemo
   backend_options.repack = plan.repacked;
   backend_options.lock_memory = options.mlock;
   backend_ = make_cpu_backend(backend_options);
-  model_ = load_model(file_, backend_.get(), &progress);
+  model_ = load_model(file_, backend_.get(), &progress, residual_);
   if (options.mlock) {
     for (const Weight* weight : model_->weights())
       MappedFile::lock_pages(weight->mapped_bytes(), path);
@@ -217,7 +213,7 @@ EngineImpl::EngineImpl(std::shared_ptr<const GgufFile> file, const AvailableMemo
   info_.d_ff = config.layers[0].d_ff;
   info_.model_context = config.context_length;
   info_.context = plan.context;
-  info_.file_bytes = file_->file_bytes();
+  info_.file_bytes = file_->file_bytes() + (residual_ ? residual_->file_bytes() : 0);
   info_.weight_bytes = model_->weight_bytes();
   info_.weight_bytes_per_token = model_->weight_bytes_per_token();
   info_.kv_bytes_per_session = model_->state_layout(plan.context, kv_type_).bytes();
@@ -388,6 +384,7 @@ void EngineImpl::note_page_faults(int64_t faults, int64_t n_tokens) const {
 std::string EngineImpl::fingerprint() const {
   std::string text = fmt::format("{}|{}|{}|{}", info_.architecture, static_cast<int>(kv_type_),
                                  backend_->name(), info_.file_bytes);
+  if (residual_) text += residual_->metadata().get_string(kResidualBaseKey).value_or("");
   // All of the metadata (the file up to its first tensor), and samples of every tensor.
   uint64_t data_begin = UINT64_MAX;
   const std::byte* file_begin = nullptr;

@@ -25,7 +25,8 @@ class EngineImpl final : public Engine {
  public:
   /// `available`: the memory there was before the file took any. `start`: when loading began.
   EngineImpl(std::shared_ptr<const GgufFile> file, const AvailableMemory& available,
-             std::chrono::steady_clock::time_point start, const LoadOptions& options);
+             std::chrono::steady_clock::time_point start, const LoadOptions& options,
+             std::shared_ptr<const GgufFile> residual = nullptr);
 
   const ModelInfo& info() const override { return info_; }
   std::unique_ptr<Session> new_session() const override;
@@ -62,6 +63,7 @@ class EngineImpl final : public Engine {
   void self_check() const;
 
   std::shared_ptr<const GgufFile> file_;
+  std::shared_ptr<const GgufFile> residual_;  ///< further planes; null = none
   std::shared_ptr<Backend> backend_;
   std::unique_ptr<const Model> model_;
   std::shared_ptr<const Tokenizer> tokenizer_;

@@ -5,6 +5,7 @@
 
 #include <tensorsharp/engine.hpp>
 
+#include "base/glob.h"
 #include "base/log.h"
 #include "base/quote_text.h"
 #include "base/sha256.h"

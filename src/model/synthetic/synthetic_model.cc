@@ -13,6 +13,7 @@
 #include "base/quote_text.h"
 #include "base/thread_pool.h"
 #include "codec/codec.h"
+#include "model/hadamard_contract.h"
 #include "model/synthetic/random_bits.h"
 #include "model/synthetic/vocabulary.h"
 
@@ -175,34 +176,22 @@ void SyntheticModel::add_metadata(const SyntheticShape& s, const Codec& codec) {
 }
 
 void SyntheticModel::add_rotation(const SyntheticShape& shape) {
-  std::vector<std::string> names;
-  std::vector<int64_t> widths, signs;
+  RotationDeclaration rotation;
+  rotation.block = shape.hadamard_block;
   for (const SyntheticTensor& tensor : tensors_) {
     if (tensor.content != SyntheticContent::kMatrix || tensor.info.type == TypeId::kBF16) continue;
-    if (tensor.info.name != "token_embd.weight") names.push_back(tensor.info.name);
-    widths.push_back(tensor.info.shape[0]);
+    if (tensor.info.name != "token_embd.weight") rotation.inputs.push_back(tensor.info.name);
+    rotation.signs[tensor.info.shape[0]];
   }
-  std::sort(widths.begin(), widths.end());
-  widths.erase(std::unique(widths.begin(), widths.end()), widths.end());
   RandomBits bits(seed_of(seed_, "signs"));
-  for (const int64_t width : widths) {
+  for (auto& [width, signs] : rotation.signs) {
     for (int64_t i = 0; i < width; ++i)
       signs.push_back(bits.next() & 1 ? 1 : -1);
   }
-  const auto set = [&](std::string_view suffix, MetadataValue value) {
-    metadata_.set(fmt::format("prism.hadamard.{}", suffix), std::move(value));
-  };
-  set("version", u32(shape.tied_output ? 2 : 1));
-  set("block_size", u32(shape.hadamard_block));
-  set("transform", MetadataValue::string("normalized-sylvester-walsh-hadamard"));
-  set("axis", MetadataValue::string("input-last-dimension"));
-  set("sign_mode", MetadataValue::string("explicit"));
-  set("sign_widths", MetadataValue::i32_array(std::move(widths)));
-  set("sign_values", MetadataValue::i32_array(std::move(signs)));
-  set("weight_names", MetadataValue::strings(std::move(names)));
-  set("inverse_weight_names", MetadataValue::strings({"token_embd.weight"}));
-  if (shape.is_hybrid()) set("gdn_v_grouped", MetadataValue::boolean(true));
-  if (shape.tied_output) set("tied_output", MetadataValue::boolean(true));
+  rotation.embedding = true;
+  rotation.grouped = shape.is_hybrid();
+  rotation.tied = shape.tied_output;
+  declare_rotation(rotation, metadata_);
 }
 
 uint64_t SyntheticModel::write(const std::filesystem::path& path, bool overwrite,

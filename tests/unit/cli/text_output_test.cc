@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/glob.h"
 #include "cli/chat.h"
 #include "cli/commands/commands.h"
 #include "cli/completion.h"
