@@ -18,10 +18,8 @@ namespace ts::cli {
 
 class ModelOptions {
  public:
-  /// --threads --cores --mlock --no-repack --huge-pages --isa --exact --no-residual --force-pre and,
-  /// if asked
-  /// for, --kv
-  /// --ctx.
+  /// --threads --cores --mlock --no-repack --huge-pages --isa --exact --no-residual --force-pre
+  /// and, if asked for, --kv --ctx.
   void add(OptionParser& options, bool with_context, bool path_required = true);
   LoadOptions load_options() const;
   /// Loads with a progress bar, and tells what memory it takes before; `console` must outlive the

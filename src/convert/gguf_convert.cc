@@ -8,6 +8,7 @@
 
 #include "base/quote_text.h"
 #include "convert/output_tensor.h"
+#include "format/file_kind.h"
 #include "format/gguf.h"
 #include "model/arch/registry.h"
 #include "model/hadamard_contract.h"
@@ -33,8 +34,7 @@ bool is_number_type(const Codec& codec) {
 }
 
 void note_residual_planes(const std::filesystem::path& input, std::vector<std::string>& notes) {
-  auto sidecar = input;
-  sidecar.replace_extension(".residuals.gguf");
+  const std::filesystem::path sidecar = residual_path(input);
   std::error_code ec;
   if (std::filesystem::exists(sidecar, ec))
     notes.push_back(

@@ -91,9 +91,8 @@ std::shared_ptr<const Weight> TensorLoader::upload(const TensorEntry& entry,
     (*progress_)("loading weights", std::min(used_.size(), file_->tensors().size()),
                  file_->tensors().size());
   if (backend_ == nullptr) return nullptr;
-  auto weight =
-      backend_->upload(entry.view(), file, use,
-                       [file](std::span<const std::byte> bytes) { file->release(bytes); });
+  auto weight = backend_->upload(
+      entry.view(), file, use, [file](std::span<const std::byte> bytes) { file->release(bytes); });
   weights_.push_back(weight.get());
   return weight;
 }

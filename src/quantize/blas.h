@@ -1,4 +1,4 @@
-/// The three products the quantizer takes from BLAS, on row-major matrices. The library's own
+/// The products the quantizer takes from BLAS, on row-major matrices. The library's own
 /// threads stay off: work is split over our pool into pieces whose shapes depend on the problem
 /// alone, so results do not depend on the number of threads. (They may differ between CPU types:
 /// the library picks its kernels by CPU.)
@@ -40,6 +40,11 @@ inline void gemm_at(int64_t m, int64_t n, int64_t k, float alpha, const float* a
 }
 
 /// c [m, n] = alpha a [m, k] b [n, k]' + beta c
+inline void gemm_bt(int64_t m, int64_t n, int64_t k, float alpha, const float* a, int64_t lda,
+                    const float* b, int64_t ldb, float beta, float* c, int64_t ldc) noexcept {
+  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, narrow(m), narrow(n), narrow(k), alpha, a,
+              narrow(lda), b, narrow(ldb), beta, c, narrow(ldc));
+}
 inline void gemm_bt(int64_t m, int64_t n, int64_t k, double alpha, const double* a, int64_t lda,
                     const double* b, int64_t ldb, double beta, double* c, int64_t ldc) noexcept {
   cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, narrow(m), narrow(n), narrow(k), alpha, a,

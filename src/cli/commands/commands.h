@@ -19,6 +19,7 @@ std::unique_ptr<Command> make_eval_choice_command();
 std::unique_ptr<Command> make_eval_gsm8k_command();
 std::unique_ptr<Command> make_eval_logits_command();
 std::unique_ptr<Command> make_convert_command();
+std::unique_ptr<Command> make_quantize_command();
 std::unique_ptr<Command> make_completion_command();
 std::unique_ptr<Command> make_info_command();
 

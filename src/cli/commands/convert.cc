@@ -6,6 +6,7 @@
 
 #include "cli/commands/commands.h"
 #include "cli/text_output.h"
+#include "quantize/quantize.h"
 
 namespace ts::cli {
 namespace {
@@ -20,7 +21,8 @@ class ConvertCommand : public Command {
                 "weight types. Refuses what would lose information unless --lossy.",
                 "tensorsharp convert ./SmolLM2-135M-Instruct smollm2.gguf\n"
                 "tensorsharp convert ./checkpoint model.gguf --scheme q8_0 --lossy\n"
-                "tensorsharp convert ternary-ptq1_0.gguf ternary-pq2_0.gguf --scheme pq2_0") {}
+                "tensorsharp convert ternary-ptq1_0.gguf ternary-pq2_0.gguf --scheme pq2_0\n"
+                "tensorsharp convert ternary.gguf ordinary.gguf --unrotate --scheme q8_0") {}
 
   void add_options(OptionParser& options) override {
     options.text("IN", input_, "", "a checkpoint directory or a .gguf file");
@@ -32,12 +34,28 @@ class ConvertCommand : public Command {
         "type of the weight matrices: auto keeps each tensor's, else a type name such as f16, "
         "q8_0, pq2_0 (default auto)");
     options.flag("--lossy", options_.lossy, "allow values to change");
+    options.flag("--unrotate", unrotate_,
+                 "undo the rotation of a GGUF file and add up its weight planes: an ordinary file "
+                 "of type f16, q8_0 or q4_0 that other engines run");
     options.flag("--force", options_.overwrite, "replace an existing file");
     options.text("--force-pre", options_.force_pre, "NAME",
                  "pre-tokenizer name to store instead of the detected one");
   }
 
+  void check_options() override {
+    if (!unrotate_) return;
+    if (options_.type != "f16" && options_.type != "q8_0" && options_.type != "q4_0")
+      throw InvalidArgument(
+          "--unrotate needs --scheme f16, q8_0 or q4_0: the rotated values fit no "
+          "ternary type in the ordinary basis");
+    if (!options_.force_pre.empty())
+      throw InvalidArgument(
+          "--unrotate is about GGUF files, whose tokenizer is kept; --force-pre "
+          "does not apply");
+  }
+
   int run(Console& console) override {
+    if (unrotate_) return run_unrotate(console);
     const ConvertReport report = convert_model(input_, output_, options_, console.progress());
     if (console.json()) {
       console.json_line(to_json(report));
@@ -60,6 +78,32 @@ class ConvertCommand : public Command {
   }
 
  private:
+  int run_unrotate(Console& console) {
+    QuantizeOptions quantize;
+    quantize.scheme = options_.type;
+    quantize.policy = "all";
+    quantize.rotate = "none";
+    quantize.unrotate = true;
+    quantize.overwrite = options_.overwrite;
+    const QuantizeReport report = quantize_model(input_, output_, quantize, console.progress());
+    console.clear_progress();
+    if (console.json()) {
+      console.json_line({{"output", output_},
+                         {"architecture", report.architecture},
+                         {"output_bytes", report.output_bytes},
+                         {"lossless", false},
+                         {"bits_per_weight", report.bits_per_weight},
+                         {"notes", report.notes}});
+      return kSuccess;
+    }
+    for (const std::string& note : report.notes)
+      console.note("note: " + note);
+    console.print("{}: {}, {} tensors, {} ({} bytes), {:.4f} bits per weight, unrotated\n", output_,
+                  report.architecture, report.tensors.size(), human_bytes(report.output_bytes),
+                  report.output_bytes, report.bits_per_weight);
+    return kSuccess;
+  }
+
   ordered_json to_json(const ConvertReport& report) const {
     ordered_json results = ordered_json::array(), skipped = ordered_json::array();
     for (const ConvertedTensor& t : report.tensors)
@@ -83,6 +127,7 @@ class ConvertCommand : public Command {
 
   std::string input_, output_;
   ConvertOptions options_;
+  bool unrotate_ = false;
 };
 
 }  // namespace

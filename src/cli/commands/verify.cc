@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <tensorsharp/error.hpp>
+
 #include "base/cpu_topology.h"
 #include "cli/commands/commands.h"
 #include "cli/model_options.h"
 #include "cli/text_output.h"
+#include "quantize/compare_weights.h"
 
 namespace ts::cli {
 namespace {
@@ -45,17 +48,27 @@ class VerifyCommand : public Command {
                 "same bytes after decoding and encoding) and a forward pass of 8 tokens against "
                 "the reference kernels. Exit status 1 when something is wrong.",
                 "tensorsharp verify model.gguf\n"
+                "tensorsharp verify ternary.gguf --against original.gguf\n"
                 "tensorsharp verify model.gguf --level full --threads 4\n"
                 "tensorsharp verify model.gguf --json | jq '.problems[].what'") {}
 
   void add_options(OptionParser& options) override {
     add_model_argument(options, path_);
     options.choice("--level", level_, {"quick", "full"}, "how much to check (default quick)");
+    options.text("--against", against_, "REF",
+                 "compare the weights with those of another model file or checkpoint, tensor by "
+                 "tensor, instead");
     add_thread_option(options, threads_);
     add_isa_option(options, isa_);
   }
 
+  void check_options() override {
+    if (!against_.empty() && (level_ != "quick" || !isa_.empty()))
+      throw InvalidArgument("--against compares weights; --level and --isa do not apply");
+  }
+
   int run(Console& console) override {
+    if (!against_.empty()) return run_against(console);
     VerifyOptions options;
     options.level = level_ == "full" ? VerifyLevel::kFull : VerifyLevel::kQuick;
     options.n_threads = threads_ > 0 ? threads_ : default_threads().n_threads;
@@ -80,6 +93,34 @@ class VerifyCommand : public Command {
   }
 
  private:
+  int run_against(Console& console) const {
+    ThreadPool pool(threads_ > 0 ? threads_ : default_threads().n_threads);
+    const std::vector<WeightError> errors =
+        compare_weights(path_, against_, pool, console.progress());
+    console.clear_progress();
+    if (console.json()) {
+      ordered_json tensors = ordered_json::array();
+      for (const WeightError& e : errors)
+        tensors.push_back({{"name", e.name},
+                           {"relative_error", e.relative_error},
+                           {"sqnr_db", e.sqnr_db},
+                           {"min_row_cosine", e.min_row_cosine}});
+      console.json_line({{"ok", true},
+                         {"against", against_},
+                         {"tensors", std::move(tensors)},
+                         {"problems", ordered_json::array()},
+                         {"notes", ordered_json::array()}});
+      return kSuccess;
+    }
+    std::vector<std::vector<std::string>> rows = {
+        {"tensor", "relative error", "SQNR, dB", "least cosine of a row"}};
+    for (const WeightError& e : errors)
+      rows.push_back({printable(e.name), fmt::format("{:.6f}", e.relative_error),
+                      fmt::format("{:.3f}", e.sqnr_db), fmt::format("{:.6f}", e.min_row_cosine)});
+    console.out(table(rows, {1, 2, 3}));
+    return kSuccess;
+  }
+
   std::string summary(const VerifyReport& report) const {
     if (!report.ok())
       return fmt::format("FAILED: {} problem{} in {}\n", report.problems.size(),
@@ -92,7 +133,7 @@ class VerifyCommand : public Command {
     return out + "\n";
   }
 
-  std::string path_, level_ = "quick", isa_;
+  std::string path_, level_ = "quick", isa_, against_;
   int threads_ = 0;
 };
 

@@ -1,0 +1,323 @@
+#include "quantize/layer_calibration.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include <tensorsharp/error.hpp>
+
+#include "quantize/input_correction.h"
+#include "quantize/unrotated_rows.h"
+
+namespace ts {
+namespace {
+
+/// Ends a pass that has shown what it was made for.
+struct EndOfPass {};
+
+/// The first token of a sequence often has activations hundreds of times larger than all others and
+/// would drown them in the statistics.
+constexpr int64_t kTokensLeftOut = 1;
+
+double cosine(const float* a, const float* b, size_t n) {
+  double ab = 0, aa = 0, bb = 0;
+  for (size_t i = 0; i < n; ++i) {
+    ab += static_cast<double>(a[i]) * b[i];
+    aa += static_cast<double>(a[i]) * a[i];
+    bb += static_cast<double>(b[i]) * b[i];
+  }
+  return aa > 0 && bb > 0 ? ab / std::sqrt(aa * bb) : 1;
+}
+
+}  // namespace
+
+LayerCalibration::LayerCalibration(ModelImage& image, ModelImage* original,
+                                   const CalibrationTexts& texts, const Options& options,
+                                   ThreadPool& pool, const Progress& progress)
+    : image_(image),
+      original_(options.correction > 0 && !texts.calibration.sequences.empty() ? original
+                                                                               : nullptr),
+      texts_(texts),
+      options_(options),
+      pool_(pool),
+      progress_(progress),
+      d_model_(image.model().config().d_model),
+      state_(image.backend(), image.model().state_layout(kSequenceTokens, KvType::kF32)),
+      workspace_(image.backend(), image.model().workspace_layout(kSequenceTokens)) {}
+
+void LayerCalibration::pass(ModelImage& image, int64_t layer, std::span<const int32_t> ids,
+                            std::span<const float> in, std::span<float> out,
+                            const LinearObserver* observer) {
+  if (progress_.cancel != nullptr) progress_.cancel->check();
+  ForwardRequest request;
+  request.ids = ids;
+  request.first_layer = layer;
+  request.end_layer = layer + 1;
+  request.hidden_in = in;
+  request.hidden_out = out;
+  request.observer = observer;
+  state_.truncate(0);
+  image.model().forward(request, state_, workspace_);
+}
+
+void LayerCalibration::begin() {
+  image_.fill_embedding(texts_.calibration.sequences);
+  image_.fill_embedding(texts_.holdout.sequences);
+  const auto embed = [&](const TokenSequences& texts, Stream& stream) {
+    for (const auto& ids : texts.sequences) {
+      stream.emplace_back(ids.size() * static_cast<size_t>(d_model_));
+      ForwardRequest request;
+      request.ids = ids;
+      request.end_layer = 0;
+      request.hidden_out = stream.back();
+      state_.truncate(0);
+      image_.model().forward(request, state_, workspace_);
+    }
+  };
+  embed(texts_.calibration, calibration_);
+  embed(texts_.holdout, holdout_);
+  holdout_quantized_ = holdout_;
+  if (original_ != nullptr) calibration_original_ = calibration_;
+  image_.drop_embedding_and_head();
+}
+
+void LayerCalibration::advance(ModelImage& image, int64_t layer, const TokenSequences& texts,
+                               Stream& stream) {
+  for (size_t i = 0; i < stream.size(); ++i)
+    pass(image, layer, texts.sequences[i], stream[i], stream[i], nullptr);
+}
+
+void LayerCalibration::begin_layer(int64_t layer) {
+  image_.fill_layer(layer, pool_);
+  if (original_ != nullptr) original_->fill_layer(layer, pool_);
+  advance(original(), layer, texts_.holdout, holdout_);
+}
+
+std::vector<std::vector<std::string>> LayerCalibration::groups_of(int64_t layer) {
+  std::vector<std::vector<std::string>> groups;
+  const LinearObserver observer = [&](std::span<const std::string_view> names, Mat) {
+    auto& group = groups.emplace_back();
+    for (const std::string_view name : names)
+      group.push_back(std::string(name) + ".weight");
+  };
+  const bool calibrated = !calibration_.empty();
+  const auto& ids = (calibrated ? texts_.calibration : texts_.holdout).sequences.at(0);
+  const auto& in = calibrated ? calibration_.at(0) : holdout_quantized_.at(0);
+  // One token is enough to see the order.
+  pass(image_, layer, std::span(ids).first(1), std::span(in).first(static_cast<size_t>(d_model_)),
+       {}, &observer);
+  return groups;
+}
+
+LayerCalibration::Statistics LayerCalibration::collect(int64_t layer, const std::string& first_name,
+                                                       int64_t width) {
+  Statistics statistics{SecondMoment(width), std::nullopt};
+  if (original_ != nullptr) statistics.cross.emplace(width);
+  // Shows the rows entering the matrix to `see` and ends the pass there.
+  const auto watch = [&](ModelImage& image, size_t i, const Stream& stream, const auto& see) {
+    const LinearObserver observer = [&](std::span<const std::string_view> names, Mat rows) {
+      if (std::string(names.front()) + ".weight" != first_name) return;
+      if (rows.stride != rows.cols) throw InternalError("rows entering a matrix are not dense");
+      const int64_t skipped = std::min(kTokensLeftOut, rows.rows - 1);
+      see(rows.row(skipped), rows.rows - skipped);
+      throw EndOfPass();
+    };
+    try {
+      pass(image, layer, texts_.calibration.sequences[i], stream[i], {}, &observer);
+    } catch (const EndOfPass&) {
+    }
+  };
+  std::vector<float> original;
+  for (size_t i = 0; i < calibration_.size(); ++i) {
+    if (original_ != nullptr)
+      watch(*original_, i, calibration_original_,
+            [&](const float* rows, int64_t count) { original.assign(rows, rows + count * width); });
+    watch(image_, i, calibration_, [&](const float* rows, int64_t count) {
+      statistics.moment.add(rows, count, nullptr, pool_);
+      if (statistics.cross) statistics.cross->add(original.data(), rows, count, nullptr, pool_);
+    });
+  }
+  return statistics;
+}
+
+void LayerCalibration::fit_layer(int64_t layer, const std::string& input, std::vector<Job> jobs) {
+  for (const auto& group : groups_of(layer)) {
+    std::vector<Job> members;
+    for (const std::string& name : group) {
+      for (Job& job : jobs) {
+        if (job.planned == nullptr || job.planned->tensor.name != name) continue;
+        members.push_back(job);
+        job.planned = nullptr;
+      }
+    }
+    if (members.empty()) continue;
+    std::optional<Statistics> statistics;
+    if (!calibration_.empty())
+      statistics = collect(layer, group.front(), members[0].planned->tensor.shape[0]);
+    // One metric for each basis: matrices that read the same rows nearly always share it.
+    std::map<const Rotation*, std::unique_ptr<LossMetric>> metrics;
+    for (const Job& job : members) {
+      const PlannedTensor& planned = *job.planned;
+      progress_(planned.tensor.name, static_cast<uint64_t>(layer),
+                static_cast<uint64_t>(image_.model().config().n_layers));
+      const LossMetric* metric = nullptr;
+      if (statistics) {
+        auto& made = metrics[planned.rotation.get()];
+        if (!made) {
+          SecondMoment rotated = statistics->moment;
+          if (planned.rotation) rotated.rotate(*planned.rotation, pool_);
+          made = std::make_unique<LossMetric>(rotated, options_.damping, pool_, progress_.cancel);
+        }
+        metric = made.get();
+      }
+      const int64_t width = planned.tensor.shape[0];
+      ChangeRows change;
+      if (statistics && statistics->cross)
+        change = [&](std::span<float> rows, int64_t n_rows) {
+          correct_for_input_error(rows, n_rows, *statistics->cross, statistics->moment,
+                                  options_.correction, options_.damping, pool_, progress_.cancel);
+        };
+      double loss = 0, energy = 0;
+      std::vector<float> error;
+      *job.result = fit_tensor(
+          planned, input, metric, pool_, progress_.cancel,
+          [&](int64_t first, int64_t count, std::span<const float> values) {
+            // Until now the image holds the source's weights.
+            const std::span<float> rows =
+                image_.matrix(planned.tensor.name)
+                    .subspan(static_cast<size_t>(first * width), values.size());
+            if (statistics) {
+              error.resize(values.size());
+              for (size_t i = 0; i < values.size(); ++i)
+                error[i] = values[i] - rows[i];
+              loss += layer_loss(error, count, statistics->moment, pool_);
+              energy += layer_loss(rows, count, statistics->moment, pool_);
+            }
+            std::copy(values.begin(), values.end(), rows.begin());
+          },
+          change);
+      if (statistics && energy > 0) job.result->output_error = loss / energy;
+    }
+  }
+  for (const Job& job : jobs) {
+    if (job.planned != nullptr)
+      throw InternalError(fmt::format("{}: no pass reads {}", input, job.planned->tensor.name));
+  }
+}
+
+std::vector<std::vector<double>> LayerCalibration::measure_planes(
+    int64_t layer, const std::string& input, std::span<const PlannedTensor* const> matrices) {
+  std::vector<std::vector<double>> harm(matrices.size());
+  for (const auto& group : groups_of(layer)) {
+    std::optional<Statistics> statistics;
+    for (size_t i = 0; i < matrices.size(); ++i) {
+      const PlannedTensor& planned = *matrices[i];
+      if (std::find(group.begin(), group.end(), planned.tensor.name) == group.end()) continue;
+      progress_(fmt::format("measuring {}", planned.tensor.name), static_cast<uint64_t>(layer),
+                static_cast<uint64_t>(image_.model().config().n_layers));
+      const int64_t width = planned.tensor.shape[0];
+      if (!statistics) statistics = collect(layer, group.front(), width);
+      const std::span<const float> weights = image_.matrix(planned.tensor.name);
+      const double energy =
+          layer_loss(weights, planned.tensor.shape.n_rows(), statistics->moment, pool_);
+      for (int planes = 1; planes <= kMaxPlanes; ++planes) {
+        PlannedTensor plain = planned;
+        plain.options = {};
+        plain.options.group = planned.options.group;
+        plain.options.n_planes = planes;
+        double loss = 0;
+        std::vector<float> error;
+        fit_tensor(plain, input, nullptr, pool_, progress_.cancel,
+                   [&](int64_t first, int64_t count, std::span<const float> values) {
+                     const auto rows =
+                         weights.subspan(static_cast<size_t>(first * width), values.size());
+                     error.resize(values.size());
+                     for (size_t k = 0; k < values.size(); ++k)
+                       error[k] = values[k] - rows[k];
+                     loss += layer_loss(error, count, statistics->moment, pool_);
+                   });
+        harm[i].push_back(energy > 0 ? loss / energy : 0);
+      }
+    }
+  }
+  // How much the layer changes what passes it.
+  double change = 0, whole = 0;
+  for (size_t s = 0; s < calibration_.size(); ++s) {
+    const std::vector<float> before = calibration_[s];
+    pass(image_, layer, texts_.calibration.sequences[s], before, calibration_[s], nullptr);
+    for (size_t k = static_cast<size_t>(d_model_); k < before.size(); ++k) {
+      const double after = static_cast<double>(calibration_[s][k]);
+      const double moved = after - static_cast<double>(before[k]);
+      change += moved * moved;
+      whole += after * after;
+    }
+  }
+  const double part = whole > 0 ? change / whole : 0;
+  for (auto& values : harm) {
+    for (size_t p = 0; p < values.size(); ++p) {
+      values[p] *= part;
+      if (p > 0) values[p] = std::min(values[p], values[p - 1]);
+    }
+  }
+  return harm;
+}
+
+void LayerCalibration::use(const PlannedTensor& planned, const FittedTensor& fitted) {
+  const Codec& codec = *planned.tensor.codec;
+  const int64_t width = planned.tensor.shape[0];
+  const auto cols = static_cast<size_t>(width);
+  const size_t row_bytes = codec.row_bytes(cols);
+  const std::span<float> matrix = image_.matrix(planned.tensor.name);
+  pool_.parallel_for(planned.tensor.shape.n_rows(), 1, [&](int64_t begin, int64_t end) {
+    std::vector<float> sum(cols), plane(cols);
+    for (int64_t r = begin; r < end; ++r) {
+      std::fill(sum.begin(), sum.end(), 0.0F);
+      for (const auto& bytes : fitted.planes) {
+        codec.decode(bytes.data() + static_cast<size_t>(r) * row_bytes, plane.data(), cols);
+        for (size_t c = 0; c < cols; ++c)
+          sum[c] += plane[c];
+      }
+      float* out = matrix.data() + static_cast<size_t>(r) * cols;
+      if (planned.rotation)
+        unrotate_row(*planned.rotation, sum.data(), out);
+      else
+        std::copy(sum.begin(), sum.end(), out);
+    }
+  });
+}
+
+double LayerCalibration::end_layer(int64_t layer) {
+  advance(image_, layer, texts_.calibration, calibration_);
+  advance(image_, layer, texts_.holdout, holdout_quantized_);
+  image_.drop_layer(layer);
+  if (original_ != nullptr) {
+    advance(*original_, layer, texts_.calibration, calibration_original_);
+    original_->drop_layer(layer);
+  }
+  double sum = 0;
+  int64_t count = 0;
+  const auto d = static_cast<size_t>(d_model_);
+  for (size_t s = 0; s < holdout_.size(); ++s) {
+    for (size_t at = d; at + d <= holdout_[s].size(); at += d, ++count)
+      sum += cosine(holdout_[s].data() + at, holdout_quantized_[s].data() + at, d);
+  }
+  return count == 0 ? 1 : sum / static_cast<double>(count);
+}
+
+void LayerCalibration::logits(std::span<const float> hidden, int64_t count, std::span<float> out) {
+  const std::vector<int32_t> ids(static_cast<size_t>(count), 0);
+  ForwardRequest request;
+  request.ids = ids;
+  request.first_layer = request.end_layer = image_.model().config().n_layers;
+  request.hidden_in = hidden;
+  request.logits = out;
+  request.all_logits = true;
+  state_.truncate(0);
+  image_.model().forward(request, state_, workspace_);
+}
+
+}  // namespace ts
