@@ -23,6 +23,48 @@ struct EndOfPass {};
 /// would drown them in the statistics.
 constexpr int64_t kTokensLeftOut = 1;
 
+/// Tokens with this many times the median energy count as if they had just that: a few with
+/// enormous activations exist in many models, and not only at the beginning.
+constexpr double kMostEnergy = 10;
+/// A correction moves no row of weights by more than this part of its length. Where inputs have
+/// lost a direction altogether, no weights can bring it back.
+constexpr double kMostChange = 0.5;
+
+/// At most 1; rows [n_tokens, width].
+std::vector<float> token_weights(const float* rows, int64_t n_tokens, int64_t width) {
+  std::vector<double> energies(static_cast<size_t>(n_tokens));
+  for (size_t t = 0; t < energies.size(); ++t) {
+    const float* row = rows + t * static_cast<size_t>(width);
+    for (int64_t c = 0; c < width; ++c)
+      energies[t] += static_cast<double>(row[c]) * row[c];
+  }
+  std::vector<double> sorted = energies;
+  const auto middle = sorted.begin() + static_cast<ptrdiff_t>(sorted.size() / 2);
+  std::nth_element(sorted.begin(), middle, sorted.end());
+  const double most = kMostEnergy * *middle;
+  std::vector<float> weights(energies.size(), 1.0F);
+  for (size_t t = 0; t < weights.size(); ++t) {
+    if (energies[t] > most && most > 0) weights[t] = static_cast<float>(most / energies[t]);
+  }
+  return weights;
+}
+
+/// Shortens the changes of rows [n, width] that are longer than kMostChange allows.
+void limit_change(std::span<const float> before, std::span<float> rows, size_t width) {
+  for (size_t at = 0; at + width <= rows.size(); at += width) {
+    double change = 0, length = 0;
+    for (size_t c = at; c < at + width; ++c) {
+      const double d = static_cast<double>(rows[c]) - static_cast<double>(before[c]);
+      change += d * d;
+      length += static_cast<double>(before[c]) * static_cast<double>(before[c]);
+    }
+    if (change <= kMostChange * kMostChange * length) continue;
+    const auto part = static_cast<float>(kMostChange * std::sqrt(length / change));
+    for (size_t c = at; c < at + width; ++c)
+      rows[c] = before[c] + part * (rows[c] - before[c]);
+  }
+}
+
 double cosine(const float* a, const float* b, size_t n) {
   double ab = 0, aa = 0, bb = 0;
   for (size_t i = 0; i < n; ++i) {
@@ -137,8 +179,14 @@ LayerCalibration::Statistics LayerCalibration::collect(int64_t layer, const std:
       watch(*original_, i, calibration_original_,
             [&](const float* rows, int64_t count) { original.assign(rows, rows + count * width); });
     watch(image_, i, calibration_, [&](const float* rows, int64_t count) {
-      statistics.moment.add(rows, count, nullptr, pool_);
-      if (statistics.cross) statistics.cross->add(original.data(), rows, count, nullptr, pool_);
+      std::vector<float> weights = token_weights(rows, count, width);
+      if (statistics.cross) {
+        const std::vector<float> others = token_weights(original.data(), count, width);
+        for (size_t t = 0; t < weights.size(); ++t)
+          weights[t] = std::min(weights[t], others[t]);
+        statistics.cross->add(original.data(), rows, count, weights.data(), pool_);
+      }
+      statistics.moment.add(rows, count, weights.data(), pool_);
     });
   }
   return statistics;
@@ -178,8 +226,10 @@ void LayerCalibration::fit_layer(int64_t layer, const std::string& input, std::v
       ChangeRows change;
       if (statistics && statistics->cross)
         change = [&](std::span<float> rows, int64_t n_rows) {
+          const std::vector<float> before(rows.begin(), rows.end());
           correct_for_input_error(rows, n_rows, *statistics->cross, statistics->moment,
                                   options_.correction, options_.damping, pool_, progress_.cancel);
+          limit_change(before, rows, static_cast<size_t>(width));
         };
       double loss = 0, energy = 0;
       std::vector<float> error;
