@@ -35,6 +35,10 @@ if(TENSORSHARP_ENABLE_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
 
+# Test programs spend their time in the library, which keeps its optimization; without their own the
+# clean build is a third shorter. ts_test(... OPTIMIZED) is for tests that compute much themselves.
+set(ts_test_options $<$<CONFIG:Release>:-O0>)
+
 # Precompiled headers keep the clean build short. One set for the folders, one for the tests; a
 # target with compile options of its own sets DISABLE_PRECOMPILE_HEADERS.
 file(WRITE "${CMAKE_BINARY_DIR}/empty.cc" "")
@@ -52,6 +56,7 @@ function(ts_precompiled_headers)
                                                   GTest::gtest GTest::gmock)
     target_compile_definitions(ts_test_headers PRIVATE
                                TS_TESTDATA_DIR="${PROJECT_SOURCE_DIR}/testdata")
+    target_compile_options(ts_test_headers PRIVATE ${ts_test_options})
     target_precompile_headers(ts_test_headers PRIVATE ${common} <fstream> <sstream>
                               <gmock/gmock.h> <gtest/gtest.h>)
   endif()
@@ -71,16 +76,20 @@ function(ts_library name)
   set_property(GLOBAL APPEND PROPERTY TS_LIBRARIES ${name})
 endfunction()
 
-# ts_test(NAME SOURCES a.cc ... [DEPENDS ts_base ...] [LINK ...] [LABELS slow ...] [TIMEOUT s])
+# ts_test(NAME SOURCES a.cc ... [DEPENDS ts_base ...] [LINK ...] [LABELS slow ...] [TIMEOUT s]
+#         [OPTIMIZED])
 # One GoogleTest program, registered as one ctest test. TS_TESTDATA_DIR is defined for it.
 function(ts_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPENDS;LINK;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "OPTIMIZED" "TIMEOUT" "SOURCES;DEPENDS;LINK;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   set_target_properties(${name} PROPERTIES UNITY_BUILD ${TENSORSHARP_UNITY} UNITY_BUILD_BATCH_SIZE 6)
   target_link_libraries(${name} PRIVATE ts_options ${ARG_DEPENDS} ${ARG_LINK} GTest::gtest
                                         GTest::gmock GTest::gtest_main fmt::fmt
                                         nlohmann_json::nlohmann_json)
-  target_precompile_headers(${name} REUSE_FROM ts_test_headers)
+  if(NOT ARG_OPTIMIZED)
+    target_compile_options(${name} PRIVATE ${ts_test_options})
+    target_precompile_headers(${name} REUSE_FROM ts_test_headers)
+  endif()
   target_compile_definitions(${name} PRIVATE TS_TESTDATA_DIR="${PROJECT_SOURCE_DIR}/testdata")
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
