@@ -36,7 +36,7 @@ class Usage(Case):
         self.assertIn("Commands:", outcome.stderr)
 
     def test_unknown_commands_list_the_known_ones(self):
-        for words in (["serve"], ["quantize", "a", "b"], ["eval"], ["eval", "taste", MODEL], ["--json"]):
+        for words in (["serve"], ["distill", "a", "b"], ["eval"], ["eval", "taste", MODEL], ["--json"]):
             self.expect_failure(run(*words), 2, "run", "inspect", "eval perplexity")
 
     def test_unknown_options_and_missing_arguments(self):
