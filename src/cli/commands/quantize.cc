@@ -176,11 +176,12 @@ class QuantizeCommand : public Command {
           "the perplexity is {:.4g} times the source's: the model is of no use", ratio));
       return kSuccess;
     }
-    console.note_format(
-        "error: the perplexity is {:.4g} times the source's, more than {}: the model is of no use "
-        "and was not kept\n"
-        "try {}; or keep it with --accept-quality",
-        ratio, kUselessRatio, advice());
+    console.clear_progress();
+    report_error(
+        "tensorsharp",
+        fmt::format("the perplexity is {:.4g} times the source's, more than {}: the model is "
+                    "of no use and was not kept\ntry {}; or keep it with --accept-quality",
+                    ratio, kUselessRatio, advice()));
     return kAnswerIsNo;
   }
 
