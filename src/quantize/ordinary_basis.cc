@@ -65,6 +65,12 @@ std::set<std::string> to_ordinary_basis(ModelSource& source, const Progress& pro
   if (source.gguf == nullptr) return changed;
   const auto residual = open_residual(*source.gguf, progress);
   const auto contract = HadamardContract::read(*source.gguf);
+  if (residual != nullptr) {
+    // They are part of what comes out here.
+    std::erase_if(source.notes, [](const std::string& note) {
+      return note.find("residual planes") != std::string::npos;
+    });
+  }
   if (residual != nullptr)
     source.keep_alive =
         std::make_shared<std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>>(
