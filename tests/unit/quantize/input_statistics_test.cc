@@ -8,6 +8,7 @@
 
 #include "quantize/input_correction.h"
 #include "quantize/loss_metric.h"
+#include "quantize/ternary_fit.h"
 #include "support/error_matchers.h"
 
 namespace ts {
@@ -190,6 +191,54 @@ TEST(InputCorrection, UndoesALinearChange) {
   EXPECT_LT(output_error(full), 1e-6);
   EXPECT_THROW(correct_for_input_error(full, rows, cross, seen, 2, 1e-6, pool), InvalidArgument);
   EXPECT_THROW(correct_for_input_error(full, rows, cross, seen, 1, 0, pool), InvalidArgument);
+}
+
+// One token drives three channels thousands of times as far as any other: the statistics of as many
+// channels as a small feed-forward network has still factor with the damping asked for, the
+// correction stays small where the inputs did not change, and the fit profits.
+TEST(InputCorrection, OneEnormousActivationIsNoObstacle) {
+  ThreadPool pool(2);
+  constexpr int64_t n = 768;
+  constexpr int64_t tokens = 1000;
+  constexpr int64_t rows = 64;
+  std::vector<float> x = gaussian(tokens * n, 7);
+  for (int64_t t = 0; t < tokens; ++t) {
+    for (int64_t i = 1; i < n; ++i)
+      x[static_cast<size_t>(t * n + i)] += 0.9F * x[static_cast<size_t>(t * n + i - 1)];
+  }
+  for (const int64_t i : {3, 400, 767})
+    x[static_cast<size_t>(500 * n + i)] = 5000;
+  std::vector<float> y = x;
+  const std::vector<float> noise = gaussian(tokens * n, 8);
+  for (size_t i = 0; i < y.size(); ++i)
+    y[i] += 0.1F * noise[i];
+  CrossMoment cross(n);
+  cross.add(x.data(), y.data(), tokens, nullptr, pool);
+  SecondMoment seen(n);
+  seen.add(y.data(), tokens, nullptr, pool);
+  const LossMetric metric(seen, 0.1, pool);
+  EXPECT_EQ(metric.damping(), 0.1);
+
+  const std::vector<float> w = gaussian(rows * n, 9);
+  std::vector<float> corrected = w;
+  correct_for_input_error(corrected, rows, cross, seen, 0.5, 0.1, pool);
+  double change = 0, energy = 0;
+  for (size_t i = 0; i < w.size(); ++i) {
+    change += std::pow(static_cast<double>(corrected[i]) - static_cast<double>(w[i]), 2);
+    energy += std::pow(static_cast<double>(w[i]), 2);
+  }
+  EXPECT_LT(change, 0.01 * energy);
+
+  const auto loss_of = [&](TernaryMethod method, const LossMetric* used) {
+    TernaryOptions options;
+    options.method = method;
+    std::vector<float> error(w.size());
+    dequantize(fit_ternary(corrected, rows, n, used, options, pool), error);
+    for (size_t i = 0; i < w.size(); ++i)
+      error[i] -= corrected[i];
+    return layer_loss(error, rows, seen, pool);
+  };
+  EXPECT_LT(loss_of(TernaryMethod::kGptq, &metric), 0.5 * loss_of(TernaryMethod::kMse, nullptr));
 }
 
 }  // namespace
