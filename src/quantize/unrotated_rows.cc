@@ -1,5 +1,6 @@
 #include "quantize/unrotated_rows.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
