@@ -10,18 +10,10 @@
 #include "quantize/loss_metric.h"
 #include "quantize/ternary_fit.h"
 #include "support/error_matchers.h"
+#include "unit/quantize/gaussian_values.h"
 
 namespace ts {
 namespace {
-
-std::vector<float> gaussian(int64_t n, unsigned seed) {
-  std::mt19937_64 engine(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(static_cast<size_t>(n));
-  for (float& v : values)
-    v = normal(engine);
-  return values;
-}
 
 TEST(SecondMoment, EqualsDirectSums) {
   ThreadPool pool(2);

@@ -14,18 +14,10 @@
 #include "quantize/fit_statistics.h"
 #include "quantize/refine.h"
 #include "support/error_matchers.h"
+#include "unit/quantize/gaussian_values.h"
 
 namespace ts {
 namespace {
-
-std::vector<float> gaussian(int64_t n, unsigned seed) {
-  std::mt19937_64 engine(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(static_cast<size_t>(n));
-  for (float& v : values)
-    v = normal(engine);
-  return values;
-}
 
 TernaryOptions options_of(TernaryMethod method, int64_t group = 128) {
   TernaryOptions options;
