@@ -14,6 +14,10 @@ namespace ts {
 /// `file_bytes` is the size of the file.
 std::string describe_foreign_file(std::span<const std::byte> head, uint64_t file_bytes);
 
+/// Key of a model file that was fitted together with further planes: how many there are with its
+/// own.
+inline constexpr const char* kPlanesKey = "tensorsharp.planes";
+
 /// "<stem>.residuals.gguf" beside a model file: where further planes of its matrices are.
 std::filesystem::path residual_path(const std::filesystem::path& model);
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <mutex>
+#include <type_traits>
 
 #include <cblas.h>
 
@@ -43,40 +44,40 @@ inline blasint narrow(int64_t n) noexcept {
   return static_cast<blasint>(n);
 }
 
-/// c [m, n] = alpha a [m, k] b [k, n] + beta c
-inline void gemm(int64_t m, int64_t n, int64_t k, float alpha, const float* a, int64_t lda,
-                 const float* b, int64_t ldb, float beta, float* c, int64_t ldc) noexcept {
+inline void multiply(CBLAS_TRANSPOSE a_form, CBLAS_TRANSPOSE b_form, int64_t m, int64_t n,
+                     int64_t k, float alpha, const float* a, int64_t lda, const float* b,
+                     int64_t ldb, float beta, float* c, int64_t ldc) noexcept {
   const ProductGuard guard;
-  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, narrow(m), narrow(n), narrow(k), alpha, a,
-              narrow(lda), b, narrow(ldb), beta, c, narrow(ldc));
+  cblas_sgemm(CblasRowMajor, a_form, b_form, narrow(m), narrow(n), narrow(k), alpha, a, narrow(lda),
+              b, narrow(ldb), beta, c, narrow(ldc));
 }
-inline void gemm(int64_t m, int64_t n, int64_t k, double alpha, const double* a, int64_t lda,
-                 const double* b, int64_t ldb, double beta, double* c, int64_t ldc) noexcept {
+inline void multiply(CBLAS_TRANSPOSE a_form, CBLAS_TRANSPOSE b_form, int64_t m, int64_t n,
+                     int64_t k, double alpha, const double* a, int64_t lda, const double* b,
+                     int64_t ldb, double beta, double* c, int64_t ldc) noexcept {
   const ProductGuard guard;
-  cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, narrow(m), narrow(n), narrow(k), alpha, a,
-              narrow(lda), b, narrow(ldb), beta, c, narrow(ldc));
+  cblas_dgemm(CblasRowMajor, a_form, b_form, narrow(m), narrow(n), narrow(k), alpha, a, narrow(lda),
+              b, narrow(ldb), beta, c, narrow(ldc));
 }
 
+/// c [m, n] = alpha a [m, k] b [k, n] + beta c; T is float or double
+template <class T>
+void gemm(int64_t m, int64_t n, int64_t k, std::type_identity_t<T> alpha, const T* a, int64_t lda,
+          const T* b, int64_t ldb, std::type_identity_t<T> beta, T* c, int64_t ldc) noexcept {
+  multiply(CblasNoTrans, CblasNoTrans, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}
 /// c [m, n] = alpha a [k, m]' b [k, n] + beta c
-inline void gemm_at(int64_t m, int64_t n, int64_t k, float alpha, const float* a, int64_t lda,
-                    const float* b, int64_t ldb, float beta, float* c, int64_t ldc) noexcept {
-  const ProductGuard guard;
-  cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, narrow(m), narrow(n), narrow(k), alpha, a,
-              narrow(lda), b, narrow(ldb), beta, c, narrow(ldc));
+template <class T>
+void gemm_at(int64_t m, int64_t n, int64_t k, std::type_identity_t<T> alpha, const T* a,
+             int64_t lda, const T* b, int64_t ldb, std::type_identity_t<T> beta, T* c,
+             int64_t ldc) noexcept {
+  multiply(CblasTrans, CblasNoTrans, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
-
 /// c [m, n] = alpha a [m, k] b [n, k]' + beta c
-inline void gemm_bt(int64_t m, int64_t n, int64_t k, float alpha, const float* a, int64_t lda,
-                    const float* b, int64_t ldb, float beta, float* c, int64_t ldc) noexcept {
-  const ProductGuard guard;
-  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, narrow(m), narrow(n), narrow(k), alpha, a,
-              narrow(lda), b, narrow(ldb), beta, c, narrow(ldc));
-}
-inline void gemm_bt(int64_t m, int64_t n, int64_t k, double alpha, const double* a, int64_t lda,
-                    const double* b, int64_t ldb, double beta, double* c, int64_t ldc) noexcept {
-  const ProductGuard guard;
-  cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, narrow(m), narrow(n), narrow(k), alpha, a,
-              narrow(lda), b, narrow(ldb), beta, c, narrow(ldc));
+template <class T>
+void gemm_bt(int64_t m, int64_t n, int64_t k, std::type_identity_t<T> alpha, const T* a,
+             int64_t lda, const T* b, int64_t ldb, std::type_identity_t<T> beta, T* c,
+             int64_t ldc) noexcept {
+  multiply(CblasNoTrans, CblasTrans, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 
 /// b [m, n] = b L'^-1 (transposed) or b L^-1, L [n, n] lower triangular

@@ -10,7 +10,6 @@
 
 #include <tensorsharp/error.hpp>
 
-#include "base/log.h"
 #include "quantize/input_correction.h"
 #include "quantize/unrotated_rows.h"
 
@@ -230,14 +229,8 @@ void LayerCalibration::fit_layer(int64_t layer, const std::string& input, std::v
           const std::vector<float> before(rows.begin(), rows.end());
           // What factoring the statistics needed, this needs, too.
           const double damping = std::max(options_.damping, metric->damping());
-          try {
-            correct_for_input_error(rows, n_rows, *statistics->cross, statistics->moment,
-                                    options_.correction, damping, pool_, progress_.cancel);
-          } catch (const InvalidArgument& error) {
-            log_warning(fmt::format("{}: {}: not corrected for the errors of earlier layers: {}",
-                                    input, planned.tensor.name, error.what()));
-            return;
-          }
+          correct_for_input_error(rows, n_rows, *statistics->cross, statistics->moment,
+                                  options_.correction, damping, pool_, progress_.cancel);
           limit_change(before, rows, static_cast<size_t>(width));
         };
       double loss = 0, energy = 0;

@@ -8,6 +8,7 @@
 #include <tensorsharp/error.hpp>
 
 #include "base/quote_text.h"
+#include "format/file_kind.h"
 #include "model/hadamard_contract.h"
 #include "quantize/plan.h"
 #include "quantize/rotation_choice.h"
@@ -98,6 +99,7 @@ std::set<std::string> to_ordinary_basis(ModelSource& source, const Progress& pro
     tensor.kept = &require_codec(TypeId::kF32, tensor.name);
   }
   erase_rotation_keys(source.metadata);
+  source.metadata.erase(kPlanesKey);
   return changed;
 }
 

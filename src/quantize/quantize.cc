@@ -374,6 +374,8 @@ QuantizeReport quantize_model(const std::filesystem::path& input,
           "--target-bpw measures which matrices matter: it needs --calib FILE and no --dry-run");
     choose_planes(plan, input.string(), texts, options, progress);
   }
+  if (plan.max_planes() > 1)
+    plan.metadata.set(kPlanesKey, MetadataValue::u32(static_cast<uint32_t>(plan.max_planes())));
   QuantizeReport report = report_of(plan, options);
   report.notes.insert(report.notes.end(), texts.notes.begin(), texts.notes.end());
   report.architecture = source.architecture;

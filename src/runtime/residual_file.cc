@@ -6,16 +6,31 @@
 
 #include <tensorsharp/error.hpp>
 
+#include "base/log.h"
 #include "base/quote_text.h"
 #include "base/sha256.h"
 #include "format/file_kind.h"
 
 namespace ts {
+namespace {
+
+/// More than anyone fits; bounds what a file may claim.
+constexpr int64_t kMostPlanes = 16;
+
+}  // namespace
 
 std::shared_ptr<const GgufFile> open_residual(const GgufFile& model, const Progress& progress) {
   const std::filesystem::path path = residual_path(model.path());
   std::error_code ec;
-  if (!std::filesystem::exists(path, ec)) return nullptr;
+  if (!std::filesystem::exists(path, ec)) {
+    const int64_t planes = model.metadata().get_int(kPlanesKey, 1, kMostPlanes).value_or(1);
+    if (planes > 1)
+      log_warning(fmt::format(
+          "{}: only the first of {} planes of its matrices; the others, {}, are not there: expect "
+          "worse text. Fetch both files and keep their names (--no-residual says this is meant)",
+          model.path().string(), planes, path.filename().string()));
+    return nullptr;
+  }
   auto file = GgufFile::open(path);
   const Metadata& metadata = file->metadata();
   const std::string type = metadata.get_string("general.type").value_or("");

@@ -97,6 +97,17 @@ def interrupt_after_output(process: subprocess.Popen, n_bytes: int) -> tuple:
     return process.returncode, head + rest, errors.decode("utf-8", "replace")
 
 
+def interrupt_after_line(process: subprocess.Popen, beginning: bytes) -> tuple:
+    """Sends SIGINT once a line of stderr begins so; returns (status, stdout)."""
+    line = b""
+    while not line.startswith(beginning):
+        line = process.stderr.readline()
+        assert line, f"ended without a line {beginning!r}"
+    process.send_signal(signal.SIGINT)
+    stdout, _ = process.communicate(timeout=60)
+    return process.returncode, stdout
+
+
 def read_npy(path):
     data = pathlib.Path(path).read_bytes()
     assert data[:8] == b"\x93NUMPY\x01\x00"

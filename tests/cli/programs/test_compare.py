@@ -3,12 +3,11 @@
 import hashlib
 import json
 import math
-import signal
 import statistics
 import struct
 import unittest
 
-from harness import MODEL, TESTDATA, Case, model, read_npy, run, start
+from harness import MODEL, TESTDATA, Case, interrupt_after_line, model, read_npy, run, start
 
 STORIES = TESTDATA / "stories260k/tinystories_40.txt"
 BOS = 1
@@ -158,13 +157,8 @@ class Divergence(WithLogits):
         whole = run(*options, "--json", timeout=280).json()
         state = self.folder / "state.json"
         process = start(*options, "-v", "--resume", str(state), "--json")
-        line = b""
-        while not line.startswith(b"[3]"):
-            line = process.stderr.readline()
-            self.assertTrue(line)
-        process.send_signal(signal.SIGINT)
-        stdout, _ = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 130)
+        status, stdout = interrupt_after_line(process, b"[3]")
+        self.assertEqual(status, 130)
         partial = json.loads(stdout)
         self.assertFalse(partial["complete"])
         self.assertLess(partial["n_chunks"], 20)
@@ -257,13 +251,8 @@ class Choice(WithLogits):
         whole = run(*options, "--json", timeout=280).json()
         state = self.folder / "state.json"
         process = start(*options, "-v", "--resume", str(state), "--json")
-        line = b""
-        while not line.startswith(b"[5]"):
-            line = process.stderr.readline()
-            self.assertTrue(line)
-        process.send_signal(signal.SIGINT)
-        stdout, _ = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 130)
+        status, stdout = interrupt_after_line(process, b"[5]")
+        self.assertEqual(status, 130)
         partial = json.loads(stdout)
         self.assertFalse(partial["complete"])
         self.assertLess(partial["n_items"], 120)

@@ -5,10 +5,9 @@ import json
 import math
 import os
 import pathlib
-import signal
 import unittest
 
-from harness import MODEL, TESTDATA, Case, read_npy, run, start
+from harness import MODEL, TESTDATA, Case, interrupt_after_line, read_npy, run, start
 
 STORIES = TESTDATA / "stories260k/tinystories_40.txt"
 GOLDEN = json.loads((TESTDATA / "stories260k/golden.json").read_text())
@@ -120,13 +119,8 @@ class Perplexity(Case):
         whole = run(*options, "--json", timeout=280).json()
         state = self.folder / "state.json"
         process = start(*options, "-v", "--resume", str(state), "--json")
-        line = b""
-        while not line.startswith(b"[5]"):
-            line = process.stderr.readline()
-            self.assertTrue(line)
-        process.send_signal(signal.SIGINT)
-        stdout, _ = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 130)
+        status, stdout = interrupt_after_line(process, b"[5]")
+        self.assertEqual(status, 130)
         partial = json.loads(stdout)
         self.assertFalse(partial["complete"])
         self.assertGreaterEqual(partial["n_chunks"], 5)

@@ -11,6 +11,7 @@
 
 #include <tensorsharp/engine.hpp>
 
+#include "base/log.h"
 #include "base/sha256.h"
 #include "convert/convert.h"
 #include "format/file_kind.h"
@@ -169,6 +170,25 @@ TEST_F(QuantizeModel, FurtherPlanesBringTheModelNearerToItsSource) {
   const double without = rms_difference(want, logits(out, true, false));
   EXPECT_LT(with, 0.5 * without);
   EXPECT_GT(without, 0);
+
+  // Alone it runs, too, but not without a word; what all planes were added up for is complete.
+  std::filesystem::rename(residual_path(out), directory_ / "elsewhere");
+  {
+    WarningCollector warnings;
+    logits(out, true, false);
+    EXPECT_TRUE(warnings.take().empty());
+    logits(out);
+    const std::vector<std::string> lines = warnings.take();
+    ASSERT_EQ(lines.size(), 1U);
+    EXPECT_NE(lines[0].find("first of 3 planes"), std::string::npos) << lines[0];
+    EXPECT_NE(lines[0].find("out.residuals.gguf"), std::string::npos) << lines[0];
+  }
+  std::filesystem::rename(directory_ / "elsewhere", residual_path(out));
+  QuantizeOptions all = options("f16");
+  all.unrotate = true;
+  quantize(out, "whole.gguf", all);
+  EXPECT_FALSE(
+      GgufFile::open(directory_ / "whole.gguf")->metadata().get_int(kPlanesKey, 1, 9).has_value());
 
   // Another model beside the same planes is refused; without the planes it runs.
   QuantizeOptions other = options("pq2_0");
