@@ -1,5 +1,6 @@
 #include "base/thread_pool.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <exception>
@@ -66,27 +67,149 @@ void check_cores(const std::vector<int>& cores) {
   }
 }
 
+using Clock = std::chrono::steady_clock;
+
+/// A member's share of a region and whether it takes part; cache lines of its own.
+struct alignas(64) Member {
+  std::atomic<int64_t> next{0};  ///< where the share stands
+  int64_t end = 0;
+  std::atomic<bool> inside{false};
+  std::atomic<uint32_t> benched{0};  ///< 1 = takes no part and sleeps
+  // The caller's alone: the end of the last time on the bench, and its length.
+  Clock::time_point until;
+  Clock::duration penalty{};
+};
+
+// A worker that loses its core in the middle of a piece holds up everybody: the scheduler hands out
+// cores for milliseconds, a region takes microseconds. A member that the others had to wait for,
+// longer than kStall and than a quarter of the region, sits out eight times as long as it cost, and
+// longer when it does so again. So a core that is used by somebody else as well costs an eighth of
+// the time at first, little later, and is back soon after it is free.
+constexpr auto kStall = std::chrono::microseconds(200);
+constexpr Clock::duration kLongestPenalty = std::chrono::milliseconds(250);
+
+// `gate`: the region that may be entered, whether it is open, and how many members are inside.
+constexpr uint64_t kInside = 0xFFFF;
+constexpr uint64_t kOpen = uint64_t{1} << 16;
+constexpr uint64_t kEverybody = uint64_t{1} << 17;  ///< all workers count as inside already
+constexpr int kRegionShift = 32;
+
 }  // namespace
 
 struct ThreadPool::State {
+  explicit State(int n) : n_members(n), members(static_cast<size_t>(n)) {}
+
+  const int n_members;
   std::vector<int> cores;
   std::vector<std::thread> threads;
   std::mutex turn;  ///< held by the caller whose region runs
 
-  alignas(64) std::atomic<uint32_t> generation{0};  ///< one more per region
-  alignas(64) std::atomic<int32_t> running{0};      ///< workers not yet done with the region
+  alignas(64) std::atomic<uint32_t> generation{0};  ///< one more per region; workers wait for it
+  alignas(64) std::atomic<uint64_t> gate{0};
+  alignas(64) std::atomic<uint32_t> left{0};  ///< changes when the last member leaves a closed gate
   alignas(64) std::atomic<bool> stopping{false};
-  // Written by the caller before `generation` changes, read by workers after.
+  std::atomic<bool> failed{false};
+  // Written by the caller while the gate is closed and nobody inside, read by those inside.
   Erased fn = nullptr;
+  ErasedRange range_fn = nullptr;
   void* context = nullptr;
+  int64_t grain = 1;
+  std::vector<Member> members;
+  size_t n_benched = 0;  ///< the caller's alone
   std::mutex error_mutex;
   std::exception_ptr error;
 
-  void call(int thread, int n_threads) noexcept {
+  /// True when the calling worker is inside region `number`, false when that is over.
+  bool enter(uint32_t number) noexcept {
+    uint64_t now = gate.load(std::memory_order_acquire);
+    if (now >> kRegionShift == number && (now & kEverybody)) return true;
+    while (now >> kRegionShift == number && (now & kOpen)) {
+      if (gate.compare_exchange_weak(now, now + 1, std::memory_order_acq_rel,
+                                     std::memory_order_acquire))
+        return true;
+    }
+    return false;
+  }
+
+  void leave() noexcept {
+    const uint64_t before = gate.fetch_sub(1, std::memory_order_acq_rel);
+    if ((before & kInside) == 1 && !(before & kOpen)) {
+      left.fetch_add(1, std::memory_order_release);
+      left.notify_one();
+    }
+  }
+
+  bool empty() const noexcept { return (gate.load(std::memory_order_acquire) & kInside) == 0; }
+
+  /// Waits until nobody is inside the closed gate of a region that began at `start`.
+  void wait_until_empty(Clock::time_point start) {
+    uint32_t seen = left.load(std::memory_order_acquire);
+    if (empty()) return;
+    const auto since = Clock::now();
+    for (auto now = since; now - since < kStall; now = Clock::now()) {
+      for (int i = 0; i < 32; ++i) {
+        if (empty()) return;
+        cpu_relax();
+      }
+      if (now - since > kSpinTime) std::this_thread::yield();  // perhaps it waits for this core
+    }
+    std::vector<Member*> late;
+    for (Member& member : members) {
+      if (member.inside.load(std::memory_order_relaxed)) late.push_back(&member);
+    }
+    while (!empty())
+      seen = wait_for_change(left, seen);
+    const auto now = Clock::now();
+    if ((now - since) * 4 < since - start) return;
+    for (Member* member : late) {
+      const bool again = now - member->until < 4 * member->penalty;
+      const Clock::duration penalty = std::max(8 * (now - since), 2 * member->penalty * again);
+      member->penalty = std::min(penalty, kLongestPenalty);
+      member->until = now + member->penalty;
+      member->benched.store(1, std::memory_order_relaxed);
+      ++n_benched;
+    }
+  }
+
+  /// Ends the time on the bench where it is over, or for all.
+  void return_from_bench(bool all) noexcept {
+    if (n_benched == 0) return;
+    const auto now = Clock::now();
+    for (Member& member : members) {
+      if (member.benched.load(std::memory_order_relaxed) == 0 || (!all && now < member.until))
+        continue;
+      member.benched.store(0, std::memory_order_release);
+      member.benched.notify_one();
+      --n_benched;
+    }
+  }
+
+  /// Takes the next piece of a share: a quarter of what is left, at least a grain.
+  bool take(Member& owner, int64_t& begin, int64_t& end) noexcept {
+    begin = owner.next.load(std::memory_order_relaxed);
+    while (begin < owner.end) {
+      const int64_t size = std::max((owner.end - begin) / 4 / grain, int64_t{1}) * grain;
+      end = std::min(begin + size, owner.end);
+      if (owner.next.compare_exchange_weak(begin, end, std::memory_order_relaxed)) return true;
+    }
+    return false;
+  }
+
+  void call(int member) noexcept {
     inside_region = true;
     try {
-      fn(context, thread, n_threads);
+      if (fn) {
+        fn(context, member, n_members);
+      } else {
+        int64_t begin = 0, end = 0;
+        for (int i = 0; i < n_members; ++i) {
+          Member& owner = members[static_cast<size_t>((member + i) % n_members)];
+          while (!failed.load(std::memory_order_relaxed) && take(owner, begin, end))
+            range_fn(context, member, begin, end);
+        }
+      }
     } catch (...) {
+      failed.store(true, std::memory_order_relaxed);
       const std::lock_guard lock(error_mutex);
       if (!error) error = std::current_exception();
     }
@@ -108,7 +231,7 @@ ThreadPool::ThreadPool(int n_threads, std::vector<int> cores) : n_threads_(n_thr
   if (n_threads < 1 || n_threads > kMaxThreads)
     throw InvalidArgument(fmt::format("threads: {} is not in 1..{}", n_threads, kMaxThreads));
   check_cores(cores);
-  state_ = std::make_unique<State>();
+  state_ = std::make_unique<State>(n_threads);
   state_->cores = std::move(cores);
   try {
     for (int i = 1; i < n_threads; ++i)
@@ -129,6 +252,7 @@ void ThreadPool::stop() noexcept {
   state_->stopping.store(true, std::memory_order_relaxed);
   state_->generation.fetch_add(1, std::memory_order_release);
   state_->generation.notify_all();
+  state_->return_from_bench(true);
   for (auto& thread : state_->threads)
     thread.join();
 }
@@ -136,31 +260,68 @@ void ThreadPool::stop() noexcept {
 void ThreadPool::worker(int thread) {
   State& s = *state_;
   if (!s.cores.empty()) pin_current_thread(s.cores[static_cast<size_t>(thread) % s.cores.size()]);
+  Member& me = s.members[static_cast<size_t>(thread)];
   uint32_t seen = 0;
   for (;;) {
     seen = wait_for_change(s.generation, seen);
     if (s.stopping.load(std::memory_order_relaxed)) return;
-    s.call(thread, n_threads_);
-    if (s.running.fetch_sub(1, std::memory_order_acq_rel) == 1) s.running.notify_one();
+    if (me.benched.load(std::memory_order_acquire) != 0) {
+      me.benched.wait(1, std::memory_order_acquire);
+      continue;
+    }
+    if (!s.enter(seen)) continue;
+    me.inside.store(true, std::memory_order_relaxed);
+    s.call(thread);
+    me.inside.store(false, std::memory_order_relaxed);
+    s.leave();
   }
 }
 
 void ThreadPool::run_erased(Erased fn, void* context) {
   if (inside_region) throw InternalError("a parallel region was started inside another one");
+  const std::lock_guard turn(state_->turn);
+  state_->fn = fn;
+  state_->context = context;
+  region(true);
+}
+
+void ThreadPool::ranges_erased(int64_t n, int64_t grain, ErasedRange fn, void* context) {
+  if (inside_region) throw InternalError("a parallel region was started inside another one");
   State& s = *state_;
   const std::lock_guard turn(s.turn);
+  s.fn = nullptr;
+  s.range_fn = fn;
+  s.context = context;
+  s.grain = grain;
+  for (int i = 0; i < n_threads_; ++i) {
+    const auto [begin, end] = share(n, grain, i, n_threads_);
+    s.members[static_cast<size_t>(i)].next.store(begin, std::memory_order_relaxed);
+    s.members[static_cast<size_t>(i)].end = end;
+  }
+  region(false);
+}
+
+/// Opens the region that `state_` describes, takes part, closes it and waits for those inside.
+/// `everybody`: it stays open until all workers have come.
+void ThreadPool::region(bool everybody) {
+  State& s = *state_;
   cpu_set_t before;
   const bool pinned =
       !s.cores.empty() && pthread_getaffinity_np(pthread_self(), sizeof(before), &before) == 0;
   if (pinned) pin_current_thread(s.cores[0]);
-  s.fn = fn;
-  s.context = context;
-  s.running.store(n_threads_ - 1, std::memory_order_relaxed);
-  s.generation.fetch_add(1, std::memory_order_release);
+  const auto start = Clock::now();
+  s.return_from_bench(everybody);
+  s.failed.store(false, std::memory_order_relaxed);
+  const uint32_t number = s.generation.load(std::memory_order_relaxed) + 1;
+  const uint64_t region = uint64_t{number} << kRegionShift;
+  const auto workers = static_cast<uint64_t>(n_threads_ - 1);
+  s.gate.store(everybody ? region | kEverybody | workers : region | kOpen,
+               std::memory_order_release);
+  s.generation.store(number, std::memory_order_release);
   s.generation.notify_all();
-  s.call(0, n_threads_);
-  for (int32_t left = s.running.load(std::memory_order_acquire); left != 0;)
-    left = wait_for_change(s.running, left);
+  s.call(0);
+  s.gate.fetch_and(~kOpen, std::memory_order_acq_rel);
+  s.wait_until_empty(start);
   if (pinned) pthread_setaffinity_np(pthread_self(), sizeof(before), &before);
   if (s.error) std::rethrow_exception(std::exchange(s.error, nullptr));
 }

@@ -1,8 +1,15 @@
 /// A fixed team of threads for short parallel regions (20-200 µs, hundreds per token).
 ///
-/// Workers spin for about 20 µs after a region, so that the next one starts without a system call,
-/// then sleep. Work is split statically: which thread computes what depends on the sizes and the
-/// number of threads only. The calling thread is member 0 of the team.
+/// Workers spin briefly after a region, so that the next one starts without a system call, then
+/// sleep. The calling thread is member 0 of the team.
+///
+/// Ranges are split so that a member that is late costs little, whatever delays it: another
+/// process on its core, a slower core, waking up. Every member begins with a share of its own (the
+/// same one whenever sizes and team are the same, so that its data stay near it), taken piece by
+/// piece; a member that has finished its own takes pieces from the shares of others. The region
+/// ends when all pieces are done: nobody waits for a member that has not begun one. Pieces get
+/// smaller towards the end of a share. What a piece computes must not depend on the member that
+/// computes it.
 #pragma once
 
 #include <cstddef>
@@ -28,9 +35,9 @@ class ThreadPool {
 
   int n_threads() const noexcept { return n_threads_; }
 
-  /// Runs fn(thread, n_threads) once on every member and waits for all of them. The first exception
-  /// thrown by a member is thrown again here, after all have ended. Callers on several threads take
-  /// turns. A call from inside a region of any pool is an InternalError.
+  /// Runs fn(thread, n_threads) once on every member and waits for all of them, late ones too. The
+  /// first exception thrown by a member is thrown again here, after all have ended. Callers on
+  /// several threads take turns. A call from inside a region of any pool is an InternalError.
   template <typename F>
   void run(F&& fn) {
     if (n_threads_ == 1) {
@@ -44,25 +51,34 @@ class ThreadPool {
         const_cast<void*>(static_cast<const void*>(std::addressof(fn))));
   }
 
-  /// Splits [0, n) into at most n_threads contiguous ranges, whose bounds are multiples of `grain`,
-  /// and runs fn(begin, end) on each. One range is run without waking anybody.
+  /// Splits [0, n) into ranges whose bounds are multiples of `grain` and runs
+  /// fn(member, begin, end) on each; a member has one at a time, and may have none. A single range
+  /// is run without waking anybody. Exceptions as in run(); after one, the rest is not computed.
   template <typename F>
-  void parallel_for(int64_t n, int64_t grain, F&& fn) {
+  void for_ranges(int64_t n, int64_t grain, F&& fn) {
     if (n <= 0) return;
     if (grain < 1) grain = 1;
-    const int64_t n_grains = (n + grain - 1) / grain;
-    if (n_grains == 1 || n_threads_ == 1) {
+    if (n_threads_ == 1 || n <= grain) {
       const RegionMark mark;
-      fn(int64_t{0}, n);
+      fn(0, int64_t{0}, n);
       return;
     }
-    run([&](int thread, int count) {
-      const auto [begin, end] = share(n, grain, thread, count);
-      if (begin < end) fn(begin, end);
-    });
+    using Fn = std::remove_reference_t<F>;
+    ranges_erased(
+        n, grain,
+        [](void* context, int member, int64_t begin, int64_t end) {
+          (*static_cast<Fn*>(context))(member, begin, end);
+        },
+        const_cast<void*>(static_cast<const void*>(std::addressof(fn))));
   }
 
-  /// The range of member `thread` of `count` in parallel_for(n, grain, ...).
+  /// for_ranges() for work without scratch of its own: fn(begin, end).
+  template <typename F>
+  void parallel_for(int64_t n, int64_t grain, F&& fn) {
+    for_ranges(n, grain, [&fn](int, int64_t begin, int64_t end) { fn(begin, end); });
+  }
+
+  /// The share that member `thread` of `count` begins with in for_ranges(n, grain, ...).
   static std::pair<int64_t, int64_t> share(int64_t n, int64_t grain, int thread,
                                            int count) noexcept {
     const int64_t n_grains = (n + grain - 1) / grain;
@@ -81,7 +97,10 @@ class ThreadPool {
   };
   struct State;
   using Erased = void (*)(void* context, int thread, int n_threads);
+  using ErasedRange = void (*)(void* context, int member, int64_t begin, int64_t end);
   void run_erased(Erased fn, void* context);
+  void ranges_erased(int64_t n, int64_t grain, ErasedRange fn, void* context);
+  void region(bool everybody);
   void worker(int thread);
   void stop() noexcept;
 

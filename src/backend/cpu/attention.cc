@@ -115,17 +115,16 @@ void CpuBackend::attend_rows(const AttentionArgs& args, const CpuKvCache& cache)
   reserve_scratch(sizeof(float) * dim * (2 * static_cast<size_t>(kBlock) + n_states + 1) +
                       sizeof(Partial) * n_states + 64,
                   "attention");
-  // Units of work: (key head, tile of rows), dealt out round-robin from the most expensive end so
-  // that causal rows balance.
+  // Units of work: (key head, tile of rows), the most expensive first.
   const int64_t n_tiles = (g.n_rows + kRowTile - 1) / kRowTile;
   const int64_t n_units = n_tiles * g.n_kv;
-  pool_.run([&](int thread, int n_threads) {
+  pool_.for_ranges(n_units, 1, [&](int thread, int64_t unit_begin, int64_t unit_end) {
     auto* states = reinterpret_cast<Partial*>(scratch(thread));
     float* kv =
         reinterpret_cast<float*>(scratch(thread) + (sizeof(Partial) * n_states + 63) / 64 * 64);
     float* fresh = kv + 2 * static_cast<size_t>(kBlock) * dim;
     float* sums = fresh + dim;
-    for (int64_t unit = thread; unit < n_units; unit += n_threads) {
+    for (int64_t unit = unit_begin; unit < unit_end; ++unit) {
       const int64_t head = unit % g.n_kv;
       const int64_t tile = n_tiles - 1 - unit / g.n_kv;
       const int64_t row_begin = tile * kRowTile;
@@ -229,10 +228,7 @@ void CpuBackend::attend_blocks(const AttentionArgs& args, const CpuKvCache& cach
   if (n_units == 1 || static_cast<double>(n_units) * unit_ns < 8000) {
     work(0, 0, n_units);
   } else {
-    pool_.run([&](int thread, int n_threads) {
-      const auto [begin, end] = ThreadPool::share(n_units, 1, thread, n_threads);
-      work(thread, begin, end);
-    });
+    pool_.for_ranges(n_units, 1, work);
   }
   for_rows(g.n_rows * args.n_heads,
            0.2 * static_cast<double>(n_blocks) / static_cast<double>(g.n_rows) *

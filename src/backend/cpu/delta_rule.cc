@@ -199,10 +199,10 @@ void CpuBackend::delta_rule(const DeltaRuleArgs& args, RecurrentState& state) {
   if (3.0 * static_cast<double>(n_units * dim * n) < 8000 || pool_.n_threads() == 1) {
     work(0, 0, n_units);
   } else {
-    pool_.run([&](int thread, int n_threads) {
-      const auto [begin, end] = ThreadPool::share(n_units, 1, thread, n_threads);
-      work(thread, begin, end);
-    });
+    // What a key head's blocks share is computed once where a thread takes the whole head.
+    const int64_t whole =
+        shape.n_k_heads >= 4 * pool_.n_threads() ? heads_per_key * n_blocks : n_blocks;
+    pool_.for_ranges(n_units, chunks ? whole : 1, work);
   }
 }
 

@@ -1,6 +1,6 @@
 // Products of weights and activations: rotate and quantize the rows once, then one parallel region
-// in which every thread takes a contiguous share of each matrix's rows (one sequential stream per
-// thread).
+// over the rows of all matrices, in which every thread begins with a contiguous share (one
+// sequential stream per thread).
 #include <algorithm>
 #include <cstring>
 
@@ -20,8 +20,6 @@ namespace {
 /// activation rows pass by.
 constexpr size_t kTileBytes = size_t{96} << 10;
 constexpr size_t kMaxTileRows = 64;
-/// Shares of a matrix begin at multiples of this many rows; of packed ones, with whole tiles.
-constexpr int64_t kRowGrain = 4;
 
 size_t round_up(size_t n, size_t unit) {
   return (n + unit - 1) / unit * unit;
@@ -53,6 +51,11 @@ TileLayout float_layout(const CpuWeight& w) {
   return t;
 }
 
+template <typename T>
+void clear_tail(T* row, size_t used, size_t stride) {
+  std::memset(row + used, 0, (stride - used) * sizeof(T));
+}
+
 /// One job with what its threads need.
 struct Plan {
   const LinearJob* job = nullptr;
@@ -61,7 +64,12 @@ struct Plan {
   const float* x = nullptr;
   size_t x_stride = 0;
   TileLayout tile;
+  int64_t unit_rows = 0;   ///< rows that are handed to a thread at once, or a multiple of it
+  int64_t first_unit = 0;  ///< among the units of all jobs
 };
+
+/// Rows of a unit where one row is multiplied at a time: as many as a packed tile has.
+constexpr int64_t kUnitRows = kPackedRows;
 
 void int_rows(const KernelTable& table, const Plan& plan, int64_t begin, int64_t end,
               std::byte* scratch) {
@@ -78,10 +86,14 @@ void int_rows(const KernelTable& table, const Plan& plan, int64_t begin, int64_t
   auto* codes = reinterpret_cast<uint8_t*>(scratch);
   auto* scales = reinterpret_cast<float*>(scratch + t.scales_at);
   auto* mins = t.min_stride ? reinterpret_cast<float*>(scratch + t.mins_at) : nullptr;
-  // Padding of codes and scales must be zero; unpackers do not touch it.
-  std::memset(scratch, 0, t.bytes);
   for (int64_t r = begin; r < end; r += static_cast<int64_t>(t.n_rows)) {
     const size_t n = std::min(t.n_rows, static_cast<size_t>(end - r));
+    // Padding of codes and scales must be zero; unpackers do not touch it.
+    for (size_t i = 0; i < n; ++i) {
+      clear_tail(codes + i * t.code_stride, w.cols, t.code_stride);
+      clear_tail(scales + i * t.scale_stride, w.cols / info.group, t.scale_stride);
+      if (mins) clear_tail(mins + i * t.min_stride, w.cols / info.min_group, t.min_stride);
+    }
     for (size_t i = 0; i < n; ++i)
       table.unpack[format](w.row(static_cast<size_t>(r) + i), w.cols, codes + i * t.code_stride,
                            scales + i * t.scale_stride, mins ? mins + i * t.min_stride : nullptr);
@@ -143,6 +155,7 @@ void CpuBackend::linear(std::span<const LinearJob> jobs, Activation& x) {
 
   std::vector<Plan> plans(jobs.size());
   size_t scratch_bytes = 0;
+  int64_t n_units = 0;
   for (size_t j = 0; j < jobs.size(); ++j) {
     Plan& plan = plans[j];
     plan.job = &jobs[j];
@@ -176,18 +189,23 @@ void CpuBackend::linear(std::span<const LinearJob> jobs, Activation& x) {
       }
     }
     scratch_bytes = std::max(scratch_bytes, plan.tile.bytes);
+    // Whole tiles where weights are unpacked for several rows of activations.
+    plan.unit_rows = rows.rows == 1 || plan.weight->packed()
+                         ? kUnitRows
+                         : static_cast<int64_t>(plan.tile.n_rows);
+    plan.first_unit = n_units;
+    n_units += (plan.weight->n_rows() + plan.unit_rows - 1) / plan.unit_rows;
   }
   reserve_scratch(scratch_bytes, "linear");
 
   const profile::Scope timer("linear");
-  pool_.run([&](int thread, int n_threads) {
+  pool_.for_ranges(n_units, 1, [&](int thread, int64_t first, int64_t last) {
     for (const Plan& plan : plans) {
-      const bool packed = plan.weight->packed();
-      const auto [begin, end] = ThreadPool::share(
-          plan.weight->n_rows(), packed ? static_cast<int64_t>(kPackedRows) : kRowGrain, thread,
-          n_threads);
+      const int64_t n_rows = plan.weight->n_rows();
+      const int64_t begin = std::max<int64_t>(first - plan.first_unit, 0) * plan.unit_rows;
+      const int64_t end = std::min((last - plan.first_unit) * plan.unit_rows, n_rows);
       if (begin >= end) continue;
-      if (packed)
+      if (plan.weight->packed())
         packed_rows(table, plan, begin, end, scratch(thread));
       else if (plan.act)
         int_rows(table, plan, begin, end, scratch(thread));

@@ -59,6 +59,88 @@ TEST(ThreadPool, ParallelForCoversTheRangeInGrains) {
   }
 }
 
+/// Waits at most five seconds.
+template <typename Condition>
+bool eventually(Condition condition) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+/// The members that computed pieces of a region in which the caller waits for `wanted` others, and
+/// in which member 1 takes `delay` for its first piece.
+std::vector<int> members_of_region(ThreadPool& pool, int wanted, std::chrono::milliseconds delay) {
+  std::vector<int> pieces(static_cast<size_t>(pool.n_threads()));
+  std::atomic<int> others{0};
+  pool.for_ranges(256, 1, [&](int member, int64_t, int64_t) {
+    if (pieces[static_cast<size_t>(member)]++ == 0 && member != 0) {
+      ++others;
+      if (member == 1) std::this_thread::sleep_for(delay);
+    }
+    if (member == 0) {
+      EXPECT_TRUE(eventually([&] { return others >= wanted; }));
+    }
+  });
+  std::vector<int> members;
+  for (int i = 0; i < pool.n_threads(); ++i) {
+    if (pieces[static_cast<size_t>(i)] > 0) members.push_back(i);
+  }
+  return members;
+}
+
+TEST(ThreadPool, WhatADelayedMemberLeavesIsDoneByOthers) {
+  ThreadPool pool(2);
+  std::vector<std::atomic<int>> by(64);
+  std::atomic<bool> begun{false};
+  std::atomic<int> of_caller{0};
+  pool.for_ranges(64, 1, [&](int member, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      ++by[static_cast<size_t>(i)];
+    if (member == 1) {
+      begun = true;
+      // Of its own share of 32 this member takes a quarter; the rest must go on without it.
+      EXPECT_TRUE(eventually([&] { return of_caller == 56; }));
+    } else {
+      EXPECT_TRUE(eventually([&] { return begun.load(); }));
+      of_caller += static_cast<int>(end - begin);
+    }
+  });
+  for (const auto& n : by)
+    EXPECT_EQ(n, 1);
+}
+
+TEST(ThreadPool, AMemberThatStallsTheOthersSitsOutAndComesBack) {
+  using std::chrono::milliseconds;
+  ThreadPool pool(2);
+  EXPECT_EQ(members_of_region(pool, 1, milliseconds(20)), (std::vector<int>{0, 1}));
+  for (int i = 0; i < 100; ++i)
+    EXPECT_EQ(members_of_region(pool, 0, milliseconds(0)), (std::vector<int>{0}));
+  std::this_thread::sleep_for(milliseconds(300));
+  EXPECT_EQ(members_of_region(pool, 1, milliseconds(20)), (std::vector<int>{0, 1}));
+  // A region for everybody does not leave it out.
+  std::atomic<int> ran{0};
+  pool.run([&](int, int) { ++ran; });
+  EXPECT_EQ(ran, 2);
+  EXPECT_EQ(members_of_region(pool, 1, milliseconds(20)), (std::vector<int>{0, 1}));
+}  // and a pool with a member asleep on the bench can be ended
+
+TEST(ThreadPool, RangesEndAtTheFirstException) {
+  ThreadPool pool(3);
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_THROW(pool.for_ranges(300, 1,
+                                 [](int, int64_t begin, int64_t) {
+                                   if (begin >= 0) throw std::runtime_error("piece");
+                                 }),
+                 std::runtime_error);
+    std::atomic<int64_t> sum{0};
+    pool.for_ranges(300, 7, [&](int, int64_t begin, int64_t end) { sum += end - begin; });
+    EXPECT_EQ(sum, 300);
+  }
+}
+
 TEST(ThreadPool, SharesAreBalanced) {
   for (int count = 1; count <= 9; ++count) {
     int64_t at = 0;
