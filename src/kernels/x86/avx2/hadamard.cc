@@ -1,8 +1,7 @@
-// Signed Walsh-Hadamard transforms for AVX2 (idea and preconditions: ../hadamard.inc). Bit-exact
-// with the reference for every input but the payload of NaNs.
-// Measured (AMD EPYC Zen 3, g++ 12, 2026-11-30, `kernel_cycles_bench avx2 5120`, data in cache,
-// busy machine), cycles per 32 elements: 20 in blocks of 1024, 17 in blocks of 128; reference 140,
-// 115.
+// Signed Walsh-Hadamard transforms for AVX2 (idea and preconditions: kernels/hadamard.inc).
+// Bit-exact with the reference for every input but the payload of NaNs. Measured (AMD EPYC Zen 3,
+// g++ 12, 2026-11-30, `kernel_cycles_bench avx2 5120`, data in cache, busy machine), cycles per 32
+// elements: 20 in blocks of 1024, 17 in blocks of 128; reference 140, 115.
 #include <immintrin.h>
 
 #include "kernels/x86/avx2/avx2_kernels.h"
@@ -39,7 +38,7 @@ struct Vector8 {
   }
 };
 
-#include "kernels/x86/hadamard.inc"
+#include "kernels/hadamard.inc"
 
 }  // namespace
 

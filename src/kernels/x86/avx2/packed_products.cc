@@ -47,6 +47,10 @@ inline __m256i accumulate_now(__m256i sum, __m256i codes, __m256i q) {
   return sum;
 }
 
+inline float half_value(uint16_t bits) {
+  return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(bits)));
+}
+
 /// Bytes ahead of the reader that are requested from memory.
 constexpr size_t kAhead = 4096;
 
@@ -303,7 +307,7 @@ void block_product(const uint8_t* steps, const uint8_t* scales, size_t first, si
   }
 }
 
-#include "kernels/x86/packed_products.inc"
+#include "kernels/packed_products.inc"
 
 }  // namespace
 

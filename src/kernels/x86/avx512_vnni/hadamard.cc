@@ -1,6 +1,6 @@
-// Signed Walsh-Hadamard transforms for AVX-512 (idea and preconditions: ../hadamard.inc). Bit-exact
-// with the reference for every input but the payload of NaNs. Not measured: no such machine at
-// hand.
+// Signed Walsh-Hadamard transforms for AVX-512 (idea and preconditions: kernels/hadamard.inc).
+// Bit-exact with the reference for every input but the payload of NaNs. Not measured: no such
+// machine at hand.
 #include "kernels/x86/avx512_vnni/avx512_vnni_kernels.h"
 #include "kernels/x86/intrinsics.h"
 
@@ -35,7 +35,7 @@ struct Vector16 {
   }
 };
 
-#include "kernels/x86/hadamard.inc"
+#include "kernels/hadamard.inc"
 
 }  // namespace
 
