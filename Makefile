@@ -18,7 +18,7 @@ build: ## Installs what the build needs and builds build/release/bin/tensorsharp
 	cmake --build --preset release -j $(JOBS)
 
 demo: build ## Builds, fetches a small real model (98 MB), asks it a question
-	model="$$($(PYTHON) tools/fetch_models.py $(MODEL))" && \
+	model="$$($(PYTHON) tools/fetch_models.py $(MODEL))" && echo "model: $$model" && \
 	  build/release/bin/tensorsharp run "$$model" -p "$(QUESTION)" -n 64 --greedy
 
 test: ## Installs what the tests need, builds, runs the default tests

@@ -68,7 +68,8 @@ struct LoadOptions {
 };
 
 struct ModelInfo {
-  std::string path, name, architecture, scheme;  ///< scheme: type of most weight bytes, e.g. "q4_1"
+  std::string path, name, architecture;
+  std::string scheme;  ///< type of most weights of the layers, e.g. "q4_1"
   std::string isa;
   int n_threads = 0;
   std::string threads_reason;  ///< why this many threads

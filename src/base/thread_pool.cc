@@ -63,7 +63,7 @@ void check_cores(const std::vector<int>& cores) {
   for (const int core : cores) {
     if (core < 0 || core >= CPU_SETSIZE || !CPU_ISSET(static_cast<size_t>(core), &allowed))
       throw InvalidArgument(
-          fmt::format("cores: this process may not run on CPU {}; see `taskset -p $$`", core));
+          fmt::format("--cores: this process may not run on CPU {}; see `taskset -p $$`", core));
   }
 }
 

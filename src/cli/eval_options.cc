@@ -16,12 +16,12 @@ namespace ts::cli {
 
 using nlohmann::ordered_json;
 
-void EvalOptions::add(OptionParser& options) {
+void EvalOptions::add(OptionParser& options, std::string_view context_default) {
   options.text("--expect-sha", expect_sha_, "HEX",
                "refuse data with another SHA-256 (a prefix of at least 8 digits will do)");
   options.text("--resume", resume, "FILE",
                "keep the state in FILE, and go on from it when it exists");
-  model.add(options, true);
+  model.add(options, context_default);
 }
 
 void EvalOptions::check() const {

@@ -24,8 +24,8 @@ struct EvalData {
 
 class EvalOptions {
  public:
-  /// --expect-sha, --resume and the options of the model.
-  void add(OptionParser& options);
+  /// --expect-sha, --resume and the options of the model, --ctx with this default.
+  void add(OptionParser& options, std::string_view context_default);
   void check() const;
 
   /// Reads the file; FormatError when its SHA-256 is not the one expected.

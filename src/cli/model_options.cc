@@ -42,7 +42,8 @@ void add_isa_option(OptionParser& options, std::string& isa) {
                  "has)");
 }
 
-void ModelOptions::add(OptionParser& options, bool with_context, bool path_required) {
+void ModelOptions::add(OptionParser& options, std::string_view context_default,
+                       bool path_required) {
   add_model_argument(options, path, path_required);
   options.group("Machine");
   add_thread_option(options, threads);
@@ -65,10 +66,9 @@ void ModelOptions::add(OptionParser& options, bool with_context, bool path_requi
                "ignore the further weight planes in STEM.residuals.gguf beside the model");
   options.text("--force-pre", force_pre_, "NAME",
                "use this pre-tokenizer in place of an unknown one named by the file");
-  if (!with_context) return;
-  options.integer(
-      "--ctx,-c", context, 1, int64_t{1} << 40,
-      "positions a conversation can have (default: the smaller of the model's and 8192)");
+  if (context_default.empty()) return;
+  options.integer("--ctx,-c", context, 1, int64_t{1} << 40,
+                  fmt::format("positions that fit into a sequence (default: {})", context_default));
   options.choice("--kv", kv_, {"f32", "f16", "q8"}, "type of the key-value cache (default f16)");
 }
 

@@ -16,11 +16,15 @@
 
 namespace ts::cli {
 
+/// The default context of a conversation.
+inline constexpr std::string_view kConversationContext = "the smaller of the model's and 8192";
+
 class ModelOptions {
  public:
   /// --threads --cores --mlock --no-repack --huge-pages --isa --exact --no-residual --force-pre
-  /// and, if asked for, --kv --ctx.
-  void add(OptionParser& options, bool with_context, bool path_required = true);
+  /// and, unless `context_default` (which says what --ctx is without being given) is empty, --kv
+  /// --ctx.
+  void add(OptionParser& options, std::string_view context_default, bool path_required = true);
   LoadOptions load_options() const;
   /// Loads with a progress bar, and tells what memory it takes before; `console` must outlive the
   /// call only.

@@ -37,6 +37,21 @@ std::string help_line(const OptionDescription& option) {
   return left + text.substr(left.size());
 }
 
+/// Limits that only the size of the type sets are not worth reading.
+std::string not_a_whole_number(int64_t min, int64_t max) {
+  if (max < INT32_MAX) return fmt::format("is not a whole number from {} to {}", min, max);
+  return fmt::format("is not a whole number of {} or more, or is too large", min);
+}
+
+/// What the library says of wrong usage, in our words.
+std::string problem_of(const CLI::ParseError& error) {
+  const std::string text = error.what();
+  // "--prompt: 1 required TEXT missing"
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr)
+    return fmt::format("{}: a value is missing", text.substr(0, text.find(':')));
+  return text;
+}
+
 /// Whether the value of an option is the name of a file, which is never empty.
 bool names_a_file(std::string_view names, std::string_view type) {
   return type.starts_with("FILE") || names == "MODEL" || names == "IN" || names == "OUT";
@@ -75,6 +90,7 @@ OptionParser::OptionParser(std::string name, std::string summary, std::string ex
       examples_(std::move(examples)),
       parser_(std::make_unique<Parser>()) {
   parser_->app.set_help_flag();  // ours are options like the others
+  parser_->app.allow_extras();   // the library would list them backwards
   group(kOutputGroup);
   flag("--help,-h", parser_->help, "show this help");
   flag("--version", parser_->version, "show the version");
@@ -110,7 +126,7 @@ void OptionParser::integer(const std::string& names, int64_t& value, int64_t min
                            const std::string& help) {
   checked(names, "N", help, [&value, min, max](const std::string& text) {
     const auto number = parse_integer(text, min, max);
-    if (!number) return fmt::format("is not a whole number from {} to {}", min, max);
+    if (!number) return not_a_whole_number(min, max);
     value = *number;
     return std::string();
   });
@@ -120,7 +136,7 @@ void OptionParser::integer(const std::string& names, std::optional<int64_t>& val
                            int64_t max, const std::string& help) {
   checked(names, "N", help, [&value, min, max](const std::string& text) {
     value = parse_integer(text, min, max);
-    return value ? std::string() : fmt::format("is not a whole number from {} to {}", min, max);
+    return value ? std::string() : not_a_whole_number(min, max);
   });
 }
 
@@ -128,7 +144,7 @@ void OptionParser::integer(const std::string& names, int& value, int min, int ma
                            const std::string& help) {
   checked(names, "N", help, [&value, min, max](const std::string& text) {
     const auto number = parse_integer(text, min, max);
-    if (!number) return fmt::format("is not a whole number from {} to {}", min, max);
+    if (!number) return not_a_whole_number(min, max);
     value = static_cast<int>(*number);
     return std::string();
   });
@@ -204,8 +220,14 @@ ParseOutcome OptionParser::parse(std::vector<std::string> arguments) {
   std::string problem;
   try {
     parser_->app.parse(arguments);
+    const std::vector<std::string> unknown = parser_->app.remaining();
+    if (!unknown.empty())
+      problem =
+          fmt::format("{} {} not understood; see --help", quote_text(unknown.front()),
+                      unknown.size() == 1 ? std::string("is")
+                                          : fmt::format("and {} more are", unknown.size() - 1));
   } catch (const CLI::ParseError& error) {
-    problem = error.what();
+    problem = problem_of(error);
   }
   // Help is given though a required argument is missing.
   if (parser_->help) return ParseOutcome::kHelp;

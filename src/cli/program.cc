@@ -64,7 +64,8 @@ std::string group_help(const Program& program, const std::string& word) {
   std::string out;
   for (const auto& command : program.commands) {
     if (command->name().starts_with(word + " "))
-      out += fmt::format("  {:<18}  {}\n", command->name(), command->summary());
+      out += fmt::format("  {:<18}{}", command->name(),
+                         wrap_text(command->summary(), 20, 80).substr(20));
   }
   if (out.empty()) return out;
   return fmt::format(

@@ -105,6 +105,11 @@ void SamplingArguments::add(OptionParser& options) {
                   });
 }
 
+void SamplingArguments::check() const {
+  if (greedy && temperature && *temperature > 0)
+    throw InvalidArgument("give --greedy or a --temp above 0, not both");
+}
+
 SamplingOptions SamplingArguments::apply(SamplingOptions options) const {
   if (temperature) options.temperature = *temperature;
   if (top_k) options.top_k = static_cast<int>(*top_k);

@@ -16,6 +16,8 @@ namespace ts::cli {
 class SamplingArguments {
  public:
   void add(OptionParser& options);
+  /// Throws InvalidArgument for options that contradict each other.
+  void check() const;
   /// What was asked for, over what the model recommends.
   SamplingOptions apply(SamplingOptions recommended) const;
 

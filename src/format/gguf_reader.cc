@@ -229,6 +229,13 @@ class GgufParser {
 
 std::shared_ptr<const GgufFile> GgufFile::open(const std::filesystem::path& path,
                                                const GgufLimits& limits) {
+  std::error_code unknown;
+  if (std::filesystem::is_directory(path, unknown) &&
+      std::filesystem::exists(path / "config.json", unknown))
+    throw Unsupported(
+        fmt::format("{}: a folder with a checkpoint; make a .gguf file of it first:\n"
+                    "  tensorsharp convert {} model.gguf",
+                    path.string(), path.string()));
   return GgufParser(limits).open(path);
 }
 

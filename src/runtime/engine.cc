@@ -43,14 +43,16 @@ Progress progress_of(const LoadOptions& options) {
 }
 
 /// Name of the type that holds most bytes of matrices.
+/// The type of most weights of the layers; embedding and output matrix are often of another one.
 std::string dominant_type(const GgufFile& file) {
-  std::map<std::string, uint64_t> bytes;
+  std::map<std::string, uint64_t> weights;
   for (const TensorEntry& t : file.tensors()) {
-    if (t.shape.n_rows() > 1) bytes[type_name(t.type)] += t.data.size();
+    if (t.shape.n_rows() > 1 && t.name.starts_with("blk."))
+      weights[type_name(t.type)] += static_cast<uint64_t>(t.shape.n_elems());
   }
   std::string best;
   uint64_t most = 0;
-  for (const auto& [name, n] : bytes) {
+  for (const auto& [name, n] : weights) {
     if (n > most) {
       most = n;
       best = name;

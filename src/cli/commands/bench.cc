@@ -86,7 +86,7 @@ class BenchCommand : public Command {
     options.integer("--repetitions,-r", repetitions_, 1, 1000, "repetitions (default 5)");
     options.flag("--membw", membw_,
                  "measure the read bandwidth of memory per thread count, and keep it for `run`");
-    model_.add(options, false, false);
+    model_.add(options, {}, false);
     options.group("Synthetic model");
     std::string shapes;
     for (const SyntheticShape& shape : all_synthetic_shapes())

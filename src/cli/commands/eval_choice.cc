@@ -45,7 +45,7 @@ class EvalChoiceCommand : public Command {
                  "../dev/NAME.csv)");
     options.text("--details", details_, "FILE", "write what each item got, one JSON object a line");
     options.flag("--force", force_, "let --details replace an existing file");
-    eval_.add(options);
+    eval_.add(options, kConversationContext);
   }
 
   void check_options() override {

@@ -50,7 +50,7 @@ class EvalGsm8kCommand : public Command {
     options.text("--details", details_, "FILE",
                  "write each solution and what became of it, one JSON object a line");
     options.flag("--force", force_, "let --details replace an existing file");
-    eval_.add(options);
+    eval_.add(options, kConversationContext);
   }
 
   void check_options() override {

@@ -49,7 +49,7 @@ class EvalKlCommand : public Command {
     options.flag("--base-exact", base_exact_, "compute the base with f32 activations");
     options.choice("--base-kv", base_kv_, {"f32", "f16", "q8"},
                    "type of the base's key-value cache (default: that of the model)");
-    eval_.add(options);
+    eval_.add(options, "512, the window");
   }
 
   void check_options() override {

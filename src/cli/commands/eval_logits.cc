@@ -25,13 +25,13 @@ class EvalLogitsCommand : public Command {
             "tensorsharp eval logits model.gguf --tokens @ids.txt --all --exact --out all.npy") {}
 
   void add_options(OptionParser& options) override {
-    model_.add(options, true);
     options.text("--tokens", tokens_, "IDS", "token ids, e.g. 1,2,3; @FILE reads them from a file");
     options.required();
     options.text("--out,-o", out_, "FILE.npy", "the file to write");
     options.required();
     options.flag("--all", all_, "the logits of every position, not of the last alone");
     options.flag("--force", force_, "replace an existing file");
+    model_.add(options, "as many as there are token ids");
   }
 
   int run(Console& console) override {

@@ -41,7 +41,7 @@ class EvalPerplexityCommand : public Command {
                  "each document alone; \\n in the separator is a newline");
     options.integer("--limit", limit_, 1, INT64_MAX, "only the first N documents");
     options.integer("--chunks", chunks_, 1, INT64_MAX, "only the first N windows");
-    eval_.add(options);
+    eval_.add(options, "512, the window");
   }
 
   void check_options() override {

@@ -22,10 +22,13 @@ class PlanCommand : public Command {
                 "tensorsharp plan model.gguf --ctx 32768 --kv q8\n"
                 "tensorsharp plan model.gguf --ctx 32768 --json | jq .fits") {}
 
-  void add_options(OptionParser& options) override { model_.add(options, true); }
+  void add_options(OptionParser& options) override { model_.add(options, kConversationContext); }
 
   int run(Console& console) override {
     const MemoryPlan plan = Engine::plan(model_.path, model_.load_options());
+    if (plan.context > plan.model_context)
+      console.warn(fmt::format("a context of {} is more than the {} the model was made for",
+                               plan.context, plan.model_context));
     console.json() ? console.json_line(to_json(plan)) : console.out(to_text(plan));
     return plan.fits ? kSuccess : kDoesNotFit;
   }

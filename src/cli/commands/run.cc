@@ -37,7 +37,7 @@ class RunCommand : public Command {
                 "tensorsharp run model.gguf -p \"2+2=\" --raw -n 1 --logprobs 5 --json") {}
 
   void add_options(OptionParser& options) override {
-    model_.add(options, true);
+    model_.add(options, kConversationContext);
     options.group("Text");
     options.text("--prompt,-p", prompt_, "TEXT", "answer this and leave");
     options.text("--file,-f", file_, "FILE", "answer the text of a file; - is standard input");
@@ -65,6 +65,10 @@ class RunCommand : public Command {
   }
 
   void check_options() override {
+    sampling_.check();
+    if (prompt_ && prompt_->empty() && !may_be_empty())
+      throw InvalidArgument(
+          "--prompt: the text is empty; --raw lets the model begin a text of its own");
     if (prompt_ && file_) throw InvalidArgument("give --prompt or --file, not both");
     if (!load_session_.empty() && !system_.empty())
       throw InvalidArgument("--system begins a conversation, --load-session goes on with one");
@@ -92,6 +96,8 @@ class RunCommand : public Command {
       text = *prompt_;
     } else if (one_answer) {
       text = read_text_file(file_.value_or("-"));
+      if (text.empty() && !may_be_empty())
+        throw FormatError(fmt::format("{}: the text is empty", file_.value_or("standard input")));
     }
 
     const ProfileFile profile(profile_);
@@ -132,6 +138,9 @@ class RunCommand : public Command {
   }
 
  private:
+  /// A text can begin with nothing, and a session go on without more.
+  bool may_be_empty() const { return raw_ || !load_session_.empty(); }
+
   /// The prompt for `text` after what the session holds; a conversation grows by it.
   static std::vector<int32_t> prompt_ids(const Engine& engine, const ChatSettings& settings,
                                          const Session& session, std::vector<ChatMessage>& messages,
@@ -207,7 +216,7 @@ class RunCommand : public Command {
         top.push_back(
             {{"id", other.id}, {"piece", piece(engine, other.id)}, {"logprob", other.logprob}});
       tokens.push_back({{"id", token.id},
-                        {"text", token.text},
+                        {"piece", token.text},
                         {"logprob", token.logprob},
                         {"top", std::move(top)}});
     }

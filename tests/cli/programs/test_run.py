@@ -102,8 +102,8 @@ class Run(Case):
                              [t["logprob"] for t in token["top"]])
             self.assertLess(sum(math.exp(t["logprob"]) for t in token["top"]), 1.0001)
             # The same token has the same text in both places, its leading space included.
-            self.assertEqual(token["text"], token["top"][0]["piece"])
-        self.assertTrue(any(t["text"].startswith(" ") for t in result["tokens"]))
+            self.assertEqual(token["piece"], token["top"][0]["piece"])
+        self.assertTrue(any(t["piece"].startswith(" ") for t in result["tokens"]))
         shown = run("run", MODEL, "--raw", "-p", "Once", "--greedy", "-n", "3", "--logprobs", "2")
         self.assertIn("logprob", shown.text)
 

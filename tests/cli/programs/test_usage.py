@@ -43,7 +43,10 @@ class Usage(Case):
         self.expect_failure(run("run", MODEL, "--frobnicate"), 2, "--frobnicate")
         self.expect_failure(run("run"), 2, "MODEL")
         self.expect_failure(run("inspect", MODEL, "another"), 2, "another")
-        self.expect_failure(run("run", MODEL, "--ctx"), 2, "--ctx")
+        self.expect_failure(run("run", MODEL, "--ctx"), 2, "--ctx: a value is missing")
+        self.expect_failure(run("run", MODEL, "-p"), 2, "--prompt: a value is missing")
+        self.expect_failure(run("inspect", MODEL, "first", "second"), 2,
+                            "'first' and 1 more are not understood")
         self.expect_failure(run("eval", "perplexity", MODEL), 2, "--data")
         self.expect_failure(run("eval", "logits", MODEL, "--tokens", "1"), 2, "--out")
 
@@ -74,11 +77,35 @@ class Usage(Case):
 
     def test_contradictions(self):
         self.expect_failure(run("run", MODEL, "-p", "a", "-f", "b"), 2, "not both")
+        self.expect_failure(run("run", MODEL, "-p", "a", "--greedy", "--temp", "0.5"), 2, "not both")
+        self.expect_success(run("run", MODEL, "-p", "a", "-n", "1", "--greedy", "--temp", "0"))
         self.expect_failure(run("run", MODEL, "--raw", "--system", "s", "-p", "x"), 2, "--raw")
         self.expect_failure(run("run", MODEL, "--think", "on", "-p", "x"), 2, "think")
         self.expect_failure(run("eval", "perplexity", MODEL, "--data", "x", "--stride", "2",
                                 "--documents", "y"), 2, "not both")
         self.expect_failure(run("tokenize", MODEL, "a", "-f", "b"), 2, "not both")
+
+    def test_limits_of_a_type_are_not_shown_as_limits(self):
+        outcome = run("run", MODEL, "-p", "x", "--tokens", "99999999999999999999")
+        self.expect_failure(outcome, 2, "--tokens", "too large")
+        self.assertNotIn("9223372036854775807", outcome.stderr)
+
+    def test_an_empty_prompt_is_none(self):
+        self.expect_failure(run("run", MODEL, "-p", "", "-n", "1"), 2, "--prompt", "empty")
+        self.expect_failure(run("run", MODEL, "-n", "1"), 3, "standard input", "empty")
+        self.expect_success(run("run", MODEL, "--raw", "-p", "", "-n", "1"))
+
+    def test_a_checkpoint_folder_is_for_the_converter(self):
+        (self.folder / "config.json").write_text("{}")
+        self.expect_failure(run("run", self.folder, "-p", "x"), 4, "tensorsharp convert")
+
+    def test_help_names_the_context_a_command_takes(self):
+        for name, words in (("run", "8192"), ("eval perplexity", "512, the window"),
+                            ("eval kl", "512, the window"), ("eval logits", "as many as")):
+            text = " ".join(run(*name.split(), "--help").text.split())
+            self.assertIn(f"(default: {words}" if "8192" not in words else words, text)
+        for line in run("eval", "--help").text.splitlines():
+            self.assertLessEqual(len(line), 80)
 
     def test_isa_switch_has_an_effect(self):
         for env, options in (({"TENSORSHARP_ISA": "ref"}, []), ({}, ["--isa", "ref"]),
