@@ -9,5 +9,7 @@ namespace ts {
 void overlay_avx2(KernelTable* table);
 void overlay_avx_vnni(KernelTable* table);
 void overlay_avx512_vnni(KernelTable* table);
+void overlay_neon_dotprod(KernelTable* table);
+void overlay_i8mm(KernelTable* table);
 
 }  // namespace ts

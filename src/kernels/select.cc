@@ -35,8 +35,11 @@ bool runs_avx_vnni(const CpuFeatures& f) {
 bool runs_avx512_vnni(const CpuFeatures& f) {
   return runs_avx2(f) && f.avx512f && f.avx512bw && f.avx512vl && f.avx512dq && f.avx512_vnni;
 }
-bool runs_nothing(const CpuFeatures&) {
-  return false;
+bool runs_neon_dotprod(const CpuFeatures& f) {
+  return f.neon && f.dotprod;
+}
+bool runs_i8mm(const CpuFeatures& f) {
+  return runs_neon_dotprod(f) && f.i8mm;
 }
 
 void overlay_ref(KernelTable* table) {
@@ -65,8 +68,16 @@ constexpr IsaRow kIsas[] = {
 #else
     {"avx512_vnni", runs_avx512_vnni, nullptr},
 #endif
-    {"neon_dotprod", runs_nothing, nullptr},
-    {"i8mm", runs_nothing, nullptr},
+#if defined(TS_HAVE_NEON_DOTPROD)
+    {"neon_dotprod", runs_neon_dotprod, overlay_neon_dotprod},
+#else
+    {"neon_dotprod", runs_neon_dotprod, nullptr},
+#endif
+#if defined(TS_HAVE_I8MM)
+    {"i8mm", runs_i8mm, overlay_i8mm},
+#else
+    {"i8mm", runs_i8mm, nullptr},
+#endif
 };
 
 std::unique_ptr<const Kernels> make_kernels(const IsaRow& top, const CpuFeatures& features) {

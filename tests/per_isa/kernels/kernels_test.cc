@@ -118,6 +118,21 @@ TEST(Select, NamesAndErrors) {
   EXPECT_THROW(select_kernels("i8mm", nothing), Unsupported);
 }
 
+#if defined(__aarch64__)
+TEST(Select, ArmCpusGetWhatTheyHave) {
+  CpuFeatures features;
+  features.neon = true;
+  EXPECT_STREQ(select_kernels("auto", features).table.isa, "ref");
+  features.dotprod = true;
+  EXPECT_STREQ(select_kernels("auto", features).table.isa, "neon_dotprod");
+  EXPECT_THROW(select_kernels("i8mm", features), Unsupported);
+  features.i8mm = true;
+  EXPECT_STREQ(select_kernels("auto", features).table.isa, "i8mm");
+  for (const IntFormat format : {kIntPQ2_0, kIntPTQ1_0, kIntQ2_0, kIntTQ1_0, kIntTQ2_0})
+    EXPECT_NE(select_kernels("i8mm", features).table.packed[format].pack, nullptr);
+}
+#endif
+
 TEST(Select, EnvironmentVariableActs) {
   const char* before = std::getenv("TENSORSHARP_ISA");
   const std::string saved = before ? before : "";
