@@ -30,14 +30,19 @@ double now() {
 
 /// Cycles per second at this moment.
 double clock_rate() {
-  constexpr int kAdds = 100000;
+  // Unrolled: a loop around a single addition takes one or two cycles, as its place in a cache line
+  // has it.
+  constexpr int kRounds = 3000, kAdds = 32;
   const double start = now();
   uint64_t x = 1;
-  for (int i = 0; i < kAdds; ++i) {
-    x += 1;
-    asm volatile("" : "+r"(x));
+  for (int i = 0; i < kRounds; ++i) {
+#pragma GCC unroll 32
+    for (int j = 0; j < kAdds; ++j) {
+      x += 1;
+      asm volatile("" : "+r"(x));
+    }
   }
-  return kAdds / (now() - start);
+  return kRounds * kAdds / (now() - start);
 }
 
 template <typename F>
@@ -67,27 +72,38 @@ constexpr const char* kNames[kIntFormats] = {"q4_0", "q4_1", "q5_0",  "q5_1",  "
                                              "q3_k", "q4_k", "q5_k",  "q6_k",  "tq1_0", "tq2_0",
                                              "q1_0", "q2_0", "pq2_0", "ptq1_0"};
 
-/// Products on the repacked layout, 16 rows.
+/// Products on the repacked layout, one tile; x holds 16 activation rows.
 void packed(const KernelTable& table, size_t format, const uint8_t* w, size_t row_bytes, size_t k,
-            const ActRow* act) {
+            const float* x) {
   const PackedKernels& p = table.packed[format];
   if (!p.gemv) return;
+  // Up to kTableColumns rows have product tables where the layout reads them.
+  const auto activations = [&](size_t n) {
+    QuantizedRows act;
+    act.reserve(n, k, kIntFormatInfo[format].act_group, p.tables ? table.table_bytes : 0);
+    for (size_t i = 0; i < n; ++i)
+      act.fill(table, i, 0, k, x + i * k);
+    return act;
+  };
   AlignedBuffer<uint8_t> tile(k / kIntFormatInfo[format].group * p.group_bytes);
   AlignedBuffer<std::byte> scratch(kPackedScratchBytes);
-  std::vector<float> y(16 * kPackedRows);
-  const double units = static_cast<double>(kPackedRows * k) / 32;
-  std::printf("        packed: pack %.2f",
-              cycles([&] { p.pack(w, row_bytes, kPackedRows, k, tile.data()); }) / units);
-  const double one = cycles([&] { p.gemv(tile.data(), kPackedRows, k, act, y.data()); });
+  std::vector<float> y(16 * p.tile_rows);
+  const double units = static_cast<double>(p.tile_rows * k) / 32;
+  std::printf("        packed: pack %.2f", cycles([&] {
+                                             p.pack(w, row_bytes, std::min<size_t>(p.tile_rows, 16),
+                                                    k, tile.data());
+                                           }) / units);
+  const QuantizedRows single = activations(1);
+  const double one = cycles([&] { p.gemv(tile.data(), p.tile_rows, k, single.rows(), y.data()); });
   std::printf("  gemv %.2f (%.2f bytes/cycle)", one / units,
               static_cast<double>(tile.size()) / one);
-  for (size_t n : {size_t{2}, size_t{4}, size_t{8}, size_t{16}})
-    std::printf("  %zu: %.2f", n,
-                cycles([&] {
-                  p.gemm(tile.data(), kPackedRows, k, act, n, y.data(), kPackedRows,
-                         scratch.data());
-                }) / units /
-                    static_cast<double>(n));
+  for (size_t n : {size_t{2}, size_t{4}, size_t{8}, size_t{16}}) {
+    const QuantizedRows act = activations(n);
+    std::printf("  %zu: %.2f", n, cycles([&] {
+                                    p.gemm(tile.data(), p.tile_rows, k, act.rows(), n, y.data(),
+                                           p.tile_rows, scratch.data());
+                                  }) / units);
+  }
   std::printf("\n");
 }
 
@@ -132,7 +148,7 @@ void int_formats(const KernelTable& table, size_t k) {
                     table.int_gemv[f](w.data(), row_bytes, kRows, k, act.rows(), y.data());
                   }));
     std::printf("  unpack %6.2f  tile %6.2f\n", unpack_cycles, tile_cycles);
-    packed(table, f, w.data(), row_bytes, k, act.rows());
+    packed(table, f, w.data(), row_bytes, k, x.data());
   }
 }
 

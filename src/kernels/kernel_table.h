@@ -90,6 +90,8 @@ struct ActRow {
   const float* fsum16;
   /// q rearranged by interleave4(); only where act_group is 128, else null.
   const int8_t* q4;
+  /// Product tables of q (make_tables()); null where no layout reads any or the rows are too many.
+  const int8_t* tables;
 };
 struct ActRowOut {
   int8_t* q;
@@ -149,21 +151,27 @@ struct SignedTransform {
   const uint32_t* flips;  ///< [n] 0x80000000 where the sign is -1, else 0; null = no signs
 };
 
-/// Rows of a tile of repacked weights.
+/// Rows of a tile of repacked weights, unless a layout says otherwise, and the most it may say.
 constexpr size_t kPackedRows = 16;
+constexpr size_t kMostPackedRows = 32;
 /// Activation rows that a packed product takes in one pass over the weights, and the 64-byte
 /// aligned scratch that it needs for them.
 constexpr size_t kPackedColumns = 64;
 constexpr size_t kPackedScratchBytes =
-    1024 * kPackedRows + kPackedColumns * 8 * kPackedRows * sizeof(float);
+    1024 * kMostPackedRows + kPackedColumns * 8 * kMostPackedRows * sizeof(float);
+/// Product tables are made for so many activation rows at most.
+constexpr size_t kTableColumns = 4;
 
-/// Products on weights repacked for this instruction set: tiles of kPackedRows rows, each of
+/// Products on weights repacked for this instruction set: tiles of tile_rows rows, each of
 /// k / group * group_bytes bytes, one after the other. The layout is private to the functions of
 /// one table (docs/kernels.md); results are those of the definition above, bit for bit. All null,
 /// or none.
 struct PackedKernels {
   size_t group_bytes;
-  /// Rows as in the file -> one tile. n_rows <= kPackedRows; missing rows get zero scales.
+  size_t tile_rows = kPackedRows;  ///< kPackedRows or kMostPackedRows
+  /// gemv reads ActRow::tables, gemm does where all rows have them.
+  bool tables = false;
+  /// Rows as in the file -> one tile. n_rows <= tile_rows; missing rows get zero scales.
   void (*pack)(const uint8_t* w, size_t row_bytes, size_t n_rows, size_t k, uint8_t* tile);
   /// Codes [k] and scales [k / group] of one row of a tile.
   void (*unpack_row)(const uint8_t* tile, size_t row, size_t k, uint8_t* codes, float* scales);
@@ -175,8 +183,8 @@ struct PackedKernels {
 };
 
 /// All functions are noexcept in effect (they cannot throw) and never null in a finished table,
-/// except int_gemv, whose absence means unpack + int_tile, and those of formats that are not
-/// repacked.
+/// except int_gemv, whose absence means unpack + int_tile, make_tables and those of formats that
+/// are not repacked.
 struct KernelTable {
   const char* isa;  ///< the highest instruction set in it
 
@@ -190,6 +198,12 @@ struct KernelTable {
   /// keep four consecutive codes in a byte multiply byte planes with it. What
   /// follows the last whole run is not written.
   void (*interleave4)(const int8_t* q, size_t k, int8_t* q4);
+
+  /// Product tables of k activations in groups of 128, table_bytes per group; for layouts that look
+  /// sums of products up instead of multiplying. 0 and null where no layout of this table does. The
+  /// content is private to the table.
+  size_t table_bytes;
+  void (*make_tables)(const int8_t* q, size_t k, int8_t* tables);
 
   /// Codes, scales and minimums of one row of k elements (a multiple of the block).
   void (*unpack[kIntFormats])(const uint8_t* row, size_t k, uint8_t* codes, float* scales,

@@ -74,8 +74,10 @@ class CpuBackend final : public Backend {
   /// At least `bytes` of scratch for every thread; contents are lost. ResourceExhausted.
   void reserve_scratch(size_t bytes, std::string_view what);
   std::byte* scratch(int thread) noexcept { return scratch_[static_cast<size_t>(thread)].data(); }
-  /// The rows of x in one form, made unless they are there. ResourceExhausted.
-  const DerivedRows& derived(Activation& x, const Rotation* rotation, size_t group);
+  /// The rows of x in one form, with product tables if asked for and they are few, made unless they
+  /// are there. ResourceExhausted.
+  const DerivedRows& derived(Activation& x, const Rotation* rotation, size_t group,
+                             bool tables = false);
   /// Room for the form of all rows of x.
   static void reserve_form(DerivedRows& form, Mat rows);
   /// Replaces the mapped bytes of a weight by tiles. ResourceExhausted.

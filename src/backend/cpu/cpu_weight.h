@@ -30,21 +30,22 @@ class CpuWeight final : public Weight {
   /// Of a weight that is not packed.
   const uint8_t* row(size_t r) const noexcept { return data + r * row_bytes; }
   bool packed() const noexcept { return tile_bytes != 0; }
-  size_t n_tiles() const noexcept { return (rows + kPackedRows - 1) / kPackedRows; }
+  size_t n_tiles() const noexcept { return (rows + tile_rows - 1) / tile_rows; }
   /// The tile that row r is in.
   const uint8_t* tile_of(size_t r) const noexcept {
-    return reinterpret_cast<const uint8_t*>(tiles.data()) + r / kPackedRows * tile_bytes;
+    return reinterpret_cast<const uint8_t*>(tiles.data()) + r / tile_rows * tile_bytes;
   }
   /// f32 values of one row. May throw std::bad_alloc.
   void decode_row(const KernelTable& table, size_t r, float* out) const;
 
   const Codec* codec = nullptr;
   size_t rows = 0, cols = 0, row_bytes = 0;
-  const uint8_t* data = nullptr;  ///< not owned; alive through keep_alive; null when packed
-  PageBuffer tiles;               ///< PackedKernels of the backend's table know the layout
-  size_t tile_bytes = 0;          ///< 0 = not packed
-  int int_format = -1;            ///< IntFormat, or -1: no integer kernels or exact mode
-  int float_format = -1;          ///< FloatFormat, or -1: decoded by the codec
+  const uint8_t* data = nullptr;   ///< not owned; alive through keep_alive; null when packed
+  PageBuffer tiles;                ///< PackedKernels of the backend's table know the layout
+  size_t tile_bytes = 0;           ///< 0 = not packed
+  size_t tile_rows = kPackedRows;  ///< rows of a tile
+  int int_format = -1;             ///< IntFormat, or -1: no integer kernels or exact mode
+  int float_format = -1;           ///< FloatFormat, or -1: decoded by the codec
   std::string kernel_name;
   std::shared_ptr<const void> keep_alive;
 };

@@ -19,7 +19,7 @@ void DerivedRows::reserve(size_t n_rows, size_t k) {
                           : std::max<size_t>(k, 1);
   n_parts_ = (k + part_elems_ - 1) / part_elems_;
   if (group_ > 0) {
-    quantized_.reserve(n_rows, k, group_);
+    quantized_.reserve(n_rows, k, group_, table_bytes_);
     return;
   }
   stride_ = (k + 15) / 16 * 16;
@@ -30,7 +30,8 @@ void DerivedRows::reserve(size_t n_rows, size_t k) {
 }
 
 double DerivedRows::part_cost_ns() const noexcept {
-  const double per_elem = (rotation_ ? 0.4 : 0.0) + (group_ > 0 ? 0.4 : 0.0);
+  const double per_elem =
+      (rotation_ ? 0.4 : 0.0) + (group_ > 0 ? 0.4 : 0.0) + (table_bytes_ > 0 ? 1.2 : 0.0);
   return per_elem * static_cast<double>(std::min(part_elems_, k_));
 }
 

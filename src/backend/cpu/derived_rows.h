@@ -29,6 +29,13 @@ class DerivedRows final : public ActivationFormData {
   bool fits(size_t k) const noexcept {
     return !rotation_ || rotation_->width() == static_cast<int64_t>(k);
   }
+  /// From the next reserve() on, product tables of `bytes` per group are made too, unless the rows
+  /// are too many for them. True when they were not made before.
+  bool add_tables(size_t bytes) noexcept {
+    const bool fresh = table_bytes_ == 0;
+    table_bytes_ = bytes;
+    return fresh;
+  }
   /// Makes room for n_rows rows of k elements; keeps memory that suffices. Throws std::bad_alloc.
   void reserve(size_t n_rows, size_t k);
   size_t n_parts() const noexcept { return n_parts_; }
@@ -45,6 +52,7 @@ class DerivedRows final : public ActivationFormData {
  private:
   const Rotation* rotation_;
   size_t group_;
+  size_t table_bytes_ = 0;
   size_t k_ = 0, part_elems_ = 0, n_parts_ = 0, stride_ = 0;
   AlignedBuffer<float> values_;
   QuantizedRows quantized_;

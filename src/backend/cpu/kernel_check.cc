@@ -32,9 +32,11 @@ std::vector<float> make_activations(size_t k) {
   return x;
 }
 
-QuantizedRows quantized(const KernelTable& table, const CpuWeight& w, const std::vector<float>& x) {
+QuantizedRows quantized(const KernelTable& table, const CpuWeight& w, const std::vector<float>& x,
+                        bool tables) {
   QuantizedRows act;
-  act.reserve(kActivations, w.cols, kIntFormatInfo[w.int_format].act_group);
+  act.reserve(kActivations, w.cols, kIntFormatInfo[w.int_format].act_group,
+              tables ? table.table_bytes : 0);
   for (size_t m = 0; m < kActivations; ++m)
     act.fill(table, m, 0, w.cols, &x[m * w.cols]);
   return act;
@@ -44,7 +46,7 @@ QuantizedRows quantized(const KernelTable& table, const CpuWeight& w, const std:
 std::vector<float> packed_products(const KernelTable& table, const CpuWeight& w, size_t first,
                                    size_t n_rows, const std::vector<float>& x) {
   const PackedKernels& kernels = table.packed[w.int_format];
-  const QuantizedRows act = quantized(table, w, x);
+  const QuantizedRows act = quantized(table, w, x, kernels.tables);
   AlignedBuffer<std::byte> scratch(kPackedScratchBytes);
   std::vector<float> y(n_rows * (1 + kActivations));
   kernels.gemv(w.tile_of(first), n_rows, w.cols, act.rows(), y.data());
@@ -77,7 +79,7 @@ std::vector<float> products(const KernelTable& table, const CpuWeight& w, size_t
   }
   const auto format = static_cast<size_t>(w.int_format);
   const IntFormatInfo& info = kIntFormatInfo[format];
-  const QuantizedRows act = quantized(table, w, x);
+  const QuantizedRows act = quantized(table, w, x, false);
   const auto padded = [](size_t n) { return (n + 63) / 64 * 64; };
   const size_t code_stride = padded(k);
   const size_t scale_stride = padded(k / info.group);
@@ -88,7 +90,7 @@ std::vector<float> products(const KernelTable& table, const CpuWeight& w, size_t
     uint8_t* row_codes = &codes[r * code_stride];
     float* row_scales = &scales[r * scale_stride];
     if (w.packed())
-      layout->unpack_row(w.tile_of(first + r), (first + r) % kPackedRows, k, row_codes, row_scales);
+      layout->unpack_row(w.tile_of(first + r), (first + r) % w.tile_rows, k, row_codes, row_scales);
     else
       table.unpack[format](w.row(first + r), k, row_codes, row_scales,
                            min_stride ? &mins[r * min_stride] : nullptr);
@@ -143,7 +145,7 @@ KernelCheck check_kernels(const Backend& backend, std::span<const Weight* const>
     const std::vector<float> x = make_activations(w.cols);
     // The last rows: those a kernel that works in blocks of rows treats specially.
     const size_t first =
-        w.packed() ? (w.n_tiles() - 1) * kPackedRows : w.rows - std::min(kRows, w.rows);
+        w.packed() ? (w.n_tiles() - 1) * w.tile_rows : w.rows - std::min(kRows, w.rows);
     const size_t n = w.rows - first;
     const PackedKernels* layout = w.packed() ? &chosen.packed[w.int_format] : nullptr;
     std::vector<float> got = layout ? packed_products(chosen, w, first, n, x)

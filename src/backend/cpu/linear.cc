@@ -172,11 +172,13 @@ void CpuBackend::linear(std::span<const LinearJob> jobs, Activation& x) {
                    "linear: the output rotation has another width, or permutes");
     if (plan.weight->int_format >= 0) {
       const IntFormatInfo& info = kIntFormatInfo[plan.weight->int_format];
-      if (plan.weight->packed())
+      const bool packed = plan.weight->packed();
+      if (packed)
         plan.tile.bytes = kPackedScratchBytes;
       else
         plan.tile = int_layout(*plan.weight, info);
-      plan.act = derived(x, plan.job->input, info.act_group).quantized();
+      const bool tables = packed && table.packed[plan.weight->int_format].tables;
+      plan.act = derived(x, plan.job->input, info.act_group, tables).quantized();
     } else {
       plan.tile = float_layout(*plan.weight);
       if (plan.job->input) {
@@ -190,9 +192,10 @@ void CpuBackend::linear(std::span<const LinearJob> jobs, Activation& x) {
     }
     scratch_bytes = std::max(scratch_bytes, plan.tile.bytes);
     // Whole tiles where weights are unpacked for several rows of activations.
-    plan.unit_rows = rows.rows == 1 || plan.weight->packed()
-                         ? kUnitRows
-                         : static_cast<int64_t>(plan.tile.n_rows);
+    if (plan.weight->packed())
+      plan.unit_rows = static_cast<int64_t>(plan.weight->tile_rows);
+    else
+      plan.unit_rows = rows.rows == 1 ? kUnitRows : static_cast<int64_t>(plan.tile.n_rows);
     plan.first_unit = n_units;
     n_units += (plan.weight->n_rows() + plan.unit_rows - 1) / plan.unit_rows;
   }
@@ -232,12 +235,15 @@ void CpuBackend::reserve_form(DerivedRows& form, Mat rows) {
   }
 }
 
-const DerivedRows& CpuBackend::derived(Activation& x, const Rotation* rotation, size_t group) {
+const DerivedRows& CpuBackend::derived(Activation& x, const Rotation* rotation, size_t group,
+                                       bool tables) {
   Activation::Slot& slot = x.slot(DerivedRows::key(rotation, group));
   if (!slot.data) slot.data = std::make_unique<DerivedRows>(rotation, group);
   auto& form = static_cast<DerivedRows&>(*slot.data);
   slot.read = true;
-  if (slot.valid) return form;
+  // Once asked for, tables are made with every later form of the same rows.
+  const bool without = tables && form.add_tables(kernels_.table.table_bytes);
+  if (slot.valid && !without) return form;
   const profile::Scope timer(!rotation ? "quantize" : group > 0 ? "rotate+quantize" : "rotate");
   const Mat rows = x.rows();
   reserve_form(form, rows);

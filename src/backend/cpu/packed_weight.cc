@@ -21,6 +21,7 @@ void CpuBackend::repack(CpuWeight& weight, const ReleaseBytes& release) {
   const PackedKernels& kernels = kernels_.table.packed[weight.int_format];
   const size_t tile_bytes =
       weight.cols / kIntFormatInfo[weight.int_format].group * kernels.group_bytes;
+  weight.tile_rows = kernels.tile_rows;
   const size_t n_tiles = weight.n_tiles();
   try {
     if (tile_bytes != 0 && n_tiles > SIZE_MAX / tile_bytes) throw std::bad_alloc();
@@ -41,14 +42,14 @@ void CpuBackend::repack(CpuWeight& weight, const ReleaseBytes& release) {
     pool_.parallel_for(static_cast<int64_t>(slice_end - slice), 1, [&](int64_t begin, int64_t end) {
       for (size_t t = slice + static_cast<size_t>(begin); t < slice + static_cast<size_t>(end);
            ++t) {
-        const size_t first = t * kPackedRows;
+        const size_t first = t * kernels.tile_rows;
         kernels.pack(weight.row(first), weight.row_bytes,
-                     std::min(kPackedRows, weight.rows - first), weight.cols,
+                     std::min(kernels.tile_rows, weight.rows - first), weight.cols,
                      tiles + t * tile_bytes);
       }
     });
-    const size_t first = slice * kPackedRows;
-    const size_t last = std::min(slice_end * kPackedRows, weight.rows);
+    const size_t first = slice * kernels.tile_rows;
+    const size_t last = std::min(slice_end * kernels.tile_rows, weight.rows);
     if (release)
       release({reinterpret_cast<const std::byte*>(weight.row(first)),
                (last - first) * weight.row_bytes});
@@ -67,8 +68,7 @@ void CpuWeight::decode_row(const KernelTable& table, size_t r, float* out) const
   const IntFormatInfo& info = kIntFormatInfo[int_format];
   std::vector<uint8_t> codes(cols);
   std::vector<float> scales(cols / info.group);
-  table.packed[int_format].unpack_row(tile_of(r), r % kPackedRows, cols, codes.data(),
-                                      scales.data());
+  table.packed[int_format].unpack_row(tile_of(r), r % tile_rows, cols, codes.data(), scales.data());
   for (size_t e = 0; e < cols; ++e)
     out[e] = static_cast<float>(codes[e] - info.offset) * scales[e / info.group];
 }

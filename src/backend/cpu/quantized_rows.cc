@@ -1,5 +1,6 @@
 #include "backend/cpu/quantized_rows.h"
 
+#include <algorithm>
 #include <new>
 
 namespace ts {
@@ -20,7 +21,7 @@ void grow(AlignedBuffer<T>& buffer, size_t count) {
 
 }  // namespace
 
-void QuantizedRows::reserve(size_t n_rows, size_t k, size_t group) {
+void QuantizedRows::reserve(size_t n_rows, size_t k, size_t group, size_t table_bytes) {
   const size_t code_stride = (k + 63) / 64 * 64 + 64;
   const size_t group_stride = padded((k + group - 1) / group);
   // A short last group still writes all of its 16-element parts.
@@ -28,7 +29,10 @@ void QuantizedRows::reserve(size_t n_rows, size_t k, size_t group) {
   const size_t floats = 2 * (group_stride + group16_stride);
   const size_t ints = group_stride + group16_stride;
   if (n_rows > SIZE_MAX / 4 / (code_stride + 4 * floats)) throw std::bad_alloc();
-  if (rows_.size() >= n_rows && k_ == k && group_ == group) return;
+  if (rows_.size() >= n_rows && k_ == k && group_ == group) {
+    set_tables(n_rows, table_bytes);
+    return;
+  }
   if (k_ != k || group_ != group) {
     // Another shape: paddings move, so all arrays are made afresh (they start as zeros).
     codes_ = {};
@@ -58,8 +62,20 @@ void QuantizedRows::reserve(size_t n_rows, size_t k, size_t group) {
                 has16 ? f + 2 * group_stride : nullptr,
                 has16 ? i + group_stride : nullptr,
                 has16 ? f + 2 * group_stride + group16_stride : nullptr,
-                group == 128 ? interleaved_.data() + r * code_stride : nullptr};
+                group == 128 ? interleaved_.data() + r * code_stride : nullptr,
+                nullptr};
   }
+  set_tables(n_rows, table_bytes);
+}
+
+/// Tables for n_rows rows if they are few, else for none: those of other rows would be old.
+void QuantizedRows::set_tables(size_t n_rows, size_t table_bytes) {
+  table_bytes_ = table_bytes;
+  const size_t n = table_bytes > 0 && n_rows <= kTableColumns ? n_rows : 0;
+  const size_t stride = k_ / group_ * table_bytes;
+  grow(tables_, n * stride);
+  for (size_t r = 0; r < std::min(rows_.size(), kTableColumns); ++r)
+    rows_[r].tables = r < n ? tables_.data() + r * stride : nullptr;
 }
 
 void QuantizedRows::fill(const KernelTable& table, size_t row, size_t begin, size_t count,
@@ -76,6 +92,8 @@ void QuantizedRows::fill(const KernelTable& table, size_t row, size_t begin, siz
                          has16 ? const_cast<float*>(r.fsum16) + begin / 16 : nullptr};
   table.quantize_row(x, count, group_, &out);
   if (r.q4) table.interleave4(r.q + begin, count, const_cast<int8_t*>(r.q4) + begin);
+  if (r.tables)
+    table.make_tables(r.q + begin, count, const_cast<int8_t*>(r.tables) + g * table_bytes_);
 }
 
 }  // namespace ts

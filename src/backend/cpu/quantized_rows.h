@@ -14,8 +14,9 @@ namespace ts {
 class QuantizedRows final : public ActivationFormData {
  public:
   /// Makes room for n_rows rows of k elements in groups of `group`; keeps memory that suffices.
-  /// Throws std::bad_alloc.
-  void reserve(size_t n_rows, size_t k, size_t group);
+  /// With table_bytes > 0 fill() makes product tables of that size per group too, if the rows are
+  /// at most kTableColumns. Throws std::bad_alloc.
+  void reserve(size_t n_rows, size_t k, size_t group, size_t table_bytes = 0);
   /// Quantizes elements [begin, begin + count) of a row from x [count]. `begin` is a multiple of
   /// 128; the part ends at such a multiple or at the end of the row. Parts and rows are
   /// independent, so threads may fill different ones.
@@ -29,8 +30,10 @@ class QuantizedRows final : public ActivationFormData {
   AlignedBuffer<int8_t> codes_;
   AlignedBuffer<float> floats_;
   AlignedBuffer<int32_t> ints_;
-  AlignedBuffer<int8_t> interleaved_;
-  size_t code_stride_ = 0, group_stride_ = 0, group16_stride_ = 0;
+  AlignedBuffer<int8_t> interleaved_, tables_;
+  size_t code_stride_ = 0, group_stride_ = 0, group16_stride_ = 0, table_bytes_ = 0;
+
+  void set_tables(size_t n_rows, size_t table_bytes);
 };
 
 }  // namespace ts

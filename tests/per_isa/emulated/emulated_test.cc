@@ -32,7 +32,7 @@ class Emulated : public testing::TestWithParam<Case> {
     // Tiles are packed by the instruction set below.
     const KernelTable& avx2 = select_kernels("avx2").table;
     for (size_t f = 0; f < kIntFormats; ++f) {
-      if (!t.packed[f].gemv) continue;
+      if (!t.packed[f].gemv || t.packed[f].pack) continue;
       t.packed[f].pack = avx2.packed[f].pack;
       t.packed[f].group_bytes = avx2.packed[f].group_bytes;
     }

@@ -129,12 +129,13 @@ struct PackedRows {
              size_t n_rows_, size_t k_)
       : kernels(table.packed[format]), n_rows(n_rows_), k(k_) {
     const size_t tile_bytes = k / kIntFormatInfo[format].group * kernels.group_bytes;
-    const size_t n_tiles = (n_rows + kPackedRows - 1) / kPackedRows;
+    const size_t n_tiles = (n_rows + kernels.tile_rows - 1) / kernels.tile_rows;
     const size_t row_bytes = rows.size() / n_rows;
     tiles.assign(n_tiles * tile_bytes, 0xA5);
     for (size_t t = 0; t < n_tiles; ++t)
-      kernels.pack(&rows[t * kPackedRows * row_bytes], row_bytes,
-                   std::min(kPackedRows, n_rows - t * kPackedRows), k, &tiles[t * tile_bytes]);
+      kernels.pack(&rows[t * kernels.tile_rows * row_bytes], row_bytes,
+                   std::min(kernels.tile_rows, n_rows - t * kernels.tile_rows), k,
+                   &tiles[t * tile_bytes]);
   }
   std::vector<float> times(const ActRows& act, size_t first, size_t n) const {
     AlignedBuffer<std::byte> scratch(kPackedScratchBytes);
@@ -152,30 +153,38 @@ struct PackedRows {
 };
 
 void compare_packed_rows(const KernelTable& candidate, const KernelTable& reference, size_t format,
-                         const std::vector<uint8_t>& rows, size_t n_rows, const ActRows& act,
+                         const std::vector<uint8_t>& rows, size_t n_rows, ActRows act,
                          const std::string& what) {
   const IntFormatInfo& info = kIntFormatInfo[format];
   const size_t k = act.k, n_act = act.rows.size(), stride = n_rows + 3;
   const PackedRows packed(candidate, format, rows, n_rows, k);
+  const size_t tile_rows = packed.kernels.tile_rows;
   const Tile plain(reference, format, rows, n_rows, k);
   std::vector<float> want(n_act * stride, kNan);
   reference.int_tile(&info, &plain.tile, act.rows.data(), n_act, want.data(), stride);
-  for (const size_t n : {n_act, size_t{1}, size_t{2}, size_t{3}, size_t{4}}) {
+  const auto compare_columns = [&](size_t n, const char* how) {
     if (n <= n_act)
       expect_same(packed.times(act, n_act - n, n),
                   std::vector<float>(want.end() - static_cast<long>(n * stride), want.end()),
-                  what + " packed, columns " + std::to_string(n));
+                  what + " packed, columns " + std::to_string(n) + how);
+  };
+  for (const size_t n : {n_act, size_t{1}, size_t{2}, size_t{3}, size_t{4}})
+    compare_columns(n, "");
+  if (packed.kernels.tables) {
+    act.make_tables(candidate);
+    for (size_t n = 1; n <= kTableColumns; ++n)
+      compare_columns(n, " by table");
   }
   for (size_t m = 0; m < std::min(n_act, size_t{2}); ++m)
     expect_same(packed.times_one(act, m),
                 std::vector<float>(want.begin() + static_cast<long>(m * stride),
                                    want.begin() + static_cast<long>((m + 1) * stride)),
                 what + " packed, direct");
-  const size_t tile_bytes = packed.tiles.size() / ((n_rows + kPackedRows - 1) / kPackedRows);
+  const size_t tile_bytes = packed.tiles.size() / ((n_rows + tile_rows - 1) / tile_rows);
   for (size_t r = 0; r<n_rows; r += n_rows> 4 ? 3 : 1) {
     std::vector<uint8_t> codes(k);
     std::vector<float> scales(k / info.group);
-    packed.kernels.unpack_row(&packed.tiles[r / kPackedRows * tile_bytes], r % kPackedRows, k,
+    packed.kernels.unpack_row(&packed.tiles[r / tile_rows * tile_bytes], r % tile_rows, k,
                               codes.data(), scales.data());
     const auto* row = plain.tile.codes + r * plain.tile.code_stride;
     expect_same(codes, std::vector<uint8_t>(row, row + k), what + " codes read back");
@@ -199,7 +208,7 @@ void compare_packed(const KernelTable& candidate, const KernelTable& reference, 
     std::vector<size_t> ks = widths(info);
     ks.push_back(2304);  // more than one chunk of columns, the last one short
     for (const size_t k : ks) {
-      for (const size_t n_rows : {size_t{1}, size_t{16}, size_t{37}}) {
+      for (const size_t n_rows : {size_t{1}, size_t{16}, size_t{37}, size_t{52}}) {
         const std::string what = std::string(isa) + " " + int_format_name(format) + " k " +
                                  std::to_string(k) + " rows " + std::to_string(n_rows);
         std::vector<uint8_t> rows =

@@ -60,7 +60,7 @@ inline std::vector<float> random_values(size_t n, uint32_t seed, float deviation
 /// Quantized activation rows with memory of their own; NaN and -1 where nothing was written.
 struct ActRows {
   size_t k, group;
-  std::vector<int8_t> q, q4;
+  std::vector<int8_t> q, q4, tables;
   std::vector<float> scale, fsum, scale16, fsum16;
   std::vector<int32_t> isum, isum16;
   std::vector<ActRow> rows;
@@ -80,8 +80,17 @@ struct ActRows {
     for (size_t r = 0; r < n_rows; ++r)
       rows.push_back({&q[r * codes], &scale[r * groups], &isum[r * groups], &fsum[r * groups],
                       parts ? &scale16[r * parts] : nullptr, parts ? &isum16[r * parts] : nullptr,
-                      parts ? &fsum16[r * parts] : nullptr,
-                      group == 128 ? &q4[r * codes] : nullptr});
+                      parts ? &fsum16[r * parts] : nullptr, group == 128 ? &q4[r * codes] : nullptr,
+                      nullptr});
+  }
+  /// Product tables of all rows, as `table` makes them.
+  void make_tables(const KernelTable& table) {
+    const size_t bytes = k / 128 * table.table_bytes;
+    tables.assign(rows.size() * bytes, 0x55);
+    for (size_t r = 0; r < rows.size(); ++r) {
+      table.make_tables(rows[r].q, k, &tables[r * bytes]);
+      rows[r].tables = &tables[r * bytes];
+    }
   }
   void fill(const KernelTable& table, size_t row, const float* x) {
     const ActRow& r = rows[row];

@@ -13,6 +13,7 @@ void overlay_avx2(KernelTable* table) {
   avx2::set_hadamard(table);
   avx2::set_packing(table);
   avx2::set_packed_products(table);
+  avx2::set_triples(table);
 }
 
 }  // namespace ts

@@ -128,8 +128,11 @@ void pack(const uint8_t* w, size_t row_bytes, size_t n_rows, size_t k, uint8_t* 
 
 template <class F, class Layout>
 void set(KernelTable* table) {
-  table->packed[F::kFormat].group_bytes = Layout::kBytes;
-  table->packed[F::kFormat].pack = pack<F, Layout>;
+  PackedKernels& packed = table->packed[F::kFormat];
+  packed.group_bytes = Layout::kBytes;
+  packed.tile_rows = kRows;
+  packed.tables = false;
+  packed.pack = pack<F, Layout>;
 }
 
 }  // namespace
@@ -138,6 +141,9 @@ void set_packing(KernelTable* table) {
   set<Q2_0, TwoBit<64>>(table);
   set<PQ2_0, TwoBit<128>>(table);
   set<TQ2_0, TwoBit<128>>(table);
+}
+
+void set_base3_packing(KernelTable* table) {
   set<PTQ1_0, Base3>(table);
   set<TQ1_0, Base3>(table);
 }
