@@ -15,7 +15,7 @@
 namespace ts {
 namespace {
 
-constexpr size_t kColumns = 2048, kRows = 16, kActivations = 8;
+constexpr size_t kColumns = 2048, kRows = kMostPackedRows, kActivations = 8;
 
 template <typename F>
 void count(const std::string& name, size_t n_elements, F&& run) {
@@ -59,13 +59,25 @@ void count_format(const KernelTable& table, const std::string& isa, size_t forma
 
   const PackedKernels& packed = table.packed[format];
   if (!packed.pack) return;
-  std::vector<uint8_t> tiles(kColumns / info.group * packed.group_bytes);
-  count(name + "pack", kWeights,
-        [&] { packed.pack(w.data(), row_bytes, kRows, kColumns, tiles.data()); });
+  const size_t tile_bytes = kColumns / info.group * packed.group_bytes;
+  std::vector<uint8_t> tiles(kRows / packed.tile_rows * tile_bytes);
+  count(name + "pack", kWeights, [&] {
+    for (size_t r = 0; r < kRows; r += packed.tile_rows)
+      packed.pack(w.data() + r * row_bytes, row_bytes, packed.tile_rows, kColumns,
+                  tiles.data() + r / packed.tile_rows * tile_bytes);
+  });
+  if (packed.tables) {
+    rows.make_tables(table);
+    count(name + "tables", kColumns,
+          [&] { table.make_tables(rows.rows[0].q, kColumns, rows.tables.data()); });
+    act = rows.rows.data();
+  }
   count(name + "packed_gemv", kWeights,
         [&] { packed.gemv(tiles.data(), kRows, kColumns, act, y.data()); });
   std::vector<uint8_t> memory(kPackedScratchBytes + 64);
   void* scratch = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
+  count(name + "packed_gemm2", kWeights * 2,
+        [&] { packed.gemm(tiles.data(), kRows, kColumns, act, 2, y.data(), kRows, scratch); });
   count(name + "packed_gemm", kWeights * kActivations, [&] {
     packed.gemm(tiles.data(), kRows, kColumns, act, kActivations, y.data(), kRows, scratch);
   });
