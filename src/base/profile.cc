@@ -44,13 +44,14 @@ int64_t now_ns() noexcept {
       .count();
 }
 
-void record(const char* name, int64_t start_ns, int64_t end_ns) noexcept {
+void record(const char* name, double work, int64_t start_ns, int64_t end_ns) noexcept {
   try {
     Recorder& r = recorder();
     const std::lock_guard lock(r.mutex);
     Total& total = r.totals[name];
     ++total.count;
     total.total_ns += end_ns - start_ns;
+    total.work += work;
     if (r.events.size() < r.max_events)
       r.events.push_back({name, start_ns, end_ns - start_ns, thread_number()});
   } catch (...) {
@@ -85,7 +86,7 @@ std::vector<Total> totals() {
   const std::lock_guard lock(r.mutex);
   std::vector<Total> out;
   for (const auto& [name, total] : r.totals)
-    out.push_back({std::string(name), total.count, total.total_ns});
+    out.push_back({std::string(name), total.count, total.total_ns, total.work});
   std::sort(out.begin(), out.end(),
             [](const Total& a, const Total& b) { return a.total_ns > b.total_ns; });
   return out;

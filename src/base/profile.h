@@ -21,6 +21,7 @@ struct Total {
   std::string name;
   uint64_t count = 0;
   int64_t total_ns = 0;
+  double work = 0;  ///< what its scopes said they do
 };
 
 /// Clears all events and starts recording, at most `max_events` (later ones are counted only in the
@@ -36,26 +37,28 @@ std::string chrome_trace_json();
 namespace detail {
 extern std::atomic<bool> enabled;
 int64_t now_ns() noexcept;
-void record(const char* name, int64_t start_ns, int64_t end_ns) noexcept;
+void record(const char* name, double work, int64_t start_ns, int64_t end_ns) noexcept;
 }  // namespace detail
 
 inline bool enabled() noexcept {
   return detail::enabled.load(std::memory_order_relaxed);
 }
 
-/// Times the enclosing scope. `name` must be a static string.
+/// Times the enclosing scope. `name` must be a static string. `work` counts what is done in it, for
+/// a product its multiplications.
 class Scope {
  public:
-  explicit Scope(const char* name) noexcept
-      : name_(name), start_ns_(enabled() ? detail::now_ns() : -1) {}
+  explicit Scope(const char* name, double work = 0) noexcept
+      : name_(name), work_(work), start_ns_(enabled() ? detail::now_ns() : -1) {}
   ~Scope() {
-    if (start_ns_ >= 0) detail::record(name_, start_ns_, detail::now_ns());
+    if (start_ns_ >= 0) detail::record(name_, work_, start_ns_, detail::now_ns());
   }
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
 
  private:
   const char* name_;
+  double work_;
   int64_t start_ns_;
 };
 

@@ -201,7 +201,10 @@ void CpuBackend::linear(std::span<const LinearJob> jobs, Activation& x) {
   }
   reserve_scratch(scratch_bytes, "linear");
 
-  const profile::Scope timer("linear");
+  double products = 0;
+  for (const Plan& plan : plans)
+    products += static_cast<double>(plan.weight->rows) * static_cast<double>(plan.weight->cols);
+  const profile::Scope timer("linear", products * static_cast<double>(rows.rows));
   pool_.for_ranges(n_units, 1, [&](int thread, int64_t first, int64_t last) {
     for (const Plan& plan : plans) {
       const int64_t n_rows = plan.weight->n_rows();

@@ -8,12 +8,16 @@
 #include <tensorsharp/engine.hpp>
 
 #include "base/cpu_topology.h"
+#include "base/int8_peak.h"
 #include "base/memory_bandwidth.h"
+#include "base/profile.h"
 #include "cli/bandwidth.h"
+#include "cli/commands/bench_kernels.h"
 #include "cli/commands/commands.h"
 #include "cli/generation_statistics.h"
 #include "cli/interrupt.h"
 #include "cli/model_options.h"
+#include "cli/parse_values.h"
 #include "cli/profile_file.h"
 #include "cli/text_output.h"
 #include "model/synthetic/synthetic_model.h"
@@ -48,10 +52,32 @@ double median(std::vector<double> values) {
 struct TestResult {
   std::string test;
   int64_t n_tokens = 0;
+  int64_t batch = 1;                      ///< tokens that pass through the model together
   std::vector<double> rates;              ///< tokens per second of each repetition
   std::vector<double> shares, bandwidth;  ///< of each slice
   double first_token_seconds = 0;         ///< prefill only
+  /// Of the int8 peak, during the products with weights and in all: prefill only.
+  std::vector<double> matmul_shares, all_shares;
+  std::vector<double> peaks;      ///< multiplications and additions per second
+  std::vector<double> pass_cost;  ///< time of a pass in those of passes of one token, of each slice
 };
+
+/// Time in products with weights so far, and the multiplications they did.
+struct Products {
+  double seconds = 0, count = 0;
+};
+Products products_so_far() {
+  Products sum;
+  for (const profile::Total& total : profile::totals()) {
+    if (total.name == "linear") sum = {static_cast<double>(total.total_ns) * 1e-9, total.work};
+  }
+  return sum;
+}
+
+/// Types whose products are not of 8-bit integers.
+bool is_float(std::string_view scheme) {
+  return scheme == "f32" || scheme == "f16" || scheme == "bf16";
+}
 
 /// Token ids spread over the vocabulary; what they are does not change the work.
 std::vector<int32_t> some_tokens(int64_t n, int64_t n_vocab) {
@@ -70,12 +96,17 @@ class BenchCommand : public Command {
       : Command("bench",
                 "Measures how fast a model reads a prompt (prefill) and generates (decode): median "
                 "and spread of several repetitions, decode also as a share of the memory "
-                "bandwidth, read in turns with it. --synthetic makes a model of random weights in "
-                "the shape of a published one. --membw measures the bandwidth alone.",
+                "bandwidth, read in turns with it, prefill as a share of the 8-bit products that "
+                "registers alone allow. --batch lets several tokens pass together, as for checking "
+                "a guess at the next ones. --synthetic makes a model of random weights in "
+                "the shape of a published one. --kernels measures products and transforms alone, "
+                "--membw the bandwidth.",
                 "tensorsharp bench model.gguf\n"
                 "tensorsharp bench model.gguf -p 1024 -n 128 -r 3 --threads 4 --json\n"
                 "tensorsharp bench --synthetic ternary-bonsai-2-27b --scheme pq2_0 -p 128 -n 32\n"
                 "tensorsharp bench --synthetic qwen35-tiny --write tiny.gguf -p 0 -n 0\n"
+                "tensorsharp bench --synthetic llama-1.5b --scheme ptq1_0 -p 0 --batch 1,2,4,8\n"
+                "tensorsharp bench --kernels --type ptq1_0\n"
                 "tensorsharp bench --membw") {}
 
   void add_options(OptionParser& options) override {
@@ -84,6 +115,14 @@ class BenchCommand : public Command {
     options.integer("--tokens,-n", n_generate_, 0, 1 << 24,
                     "tokens of the decode test; 0 = leave it out (default 64)");
     options.integer("--repetitions,-r", repetitions_, 1, 1000, "repetitions (default 5)");
+    options.checked("--batch", "LIST",
+                    "numbers of tokens that the decode test passes through the model together "
+                    "(default 1)",
+                    [this](const std::string& list) { return take_batches(list); });
+    options.flag("--kernels", kernels_,
+                 "measure every kernel on every instruction set of this CPU, and the transforms");
+    options.text("--type", type_, "TYPE",
+                 "of --kernels: only this type, with more activation rows");
     options.flag("--membw", membw_,
                  "measure the read bandwidth of memory per thread count, and keep it for `run`");
     model_.add(options, {}, false);
@@ -105,11 +144,14 @@ class BenchCommand : public Command {
   }
 
   void check_options() override {
-    if (int{!model_.path.empty()} + int{membw_} + int{synthetic_.has_value()} != 1)
-      throw InvalidArgument("give a MODEL, --synthetic or --membw (and not both)");
-    if (membw_ && (n_prompt_ != kDefaultPrompt || n_generate_ != kDefaultGenerate ||
-                   repetitions_ != kDefaultRepetitions))
-      throw InvalidArgument("-p, -n and -r belong to a model; --membw has none");
+    if (int{!model_.path.empty()} + int{membw_} + int{kernels_} + int{synthetic_.has_value()} != 1)
+      throw InvalidArgument("give a MODEL, --synthetic, --kernels or --membw (and not both)");
+    if ((membw_ || kernels_) &&
+        (n_prompt_ != kDefaultPrompt || n_generate_ != kDefaultGenerate ||
+         repetitions_ != kDefaultRepetitions || batches_ != std::vector<int64_t>{1}))
+      throw InvalidArgument(
+          "-p, -n, -r and --batch belong to a model; --kernels and --membw have none");
+    if (type_ && !kernels_) throw InvalidArgument("--type belongs to --kernels");
     if (!synthetic_) {
       for (const auto& [name, given] : {std::pair{"--scheme", scheme_.has_value()},
                                         {"--layers", n_layers_.has_value()},
@@ -119,12 +161,13 @@ class BenchCommand : public Command {
         if (given) throw InvalidArgument(fmt::format("{} belongs to --synthetic", name));
     }
     if (force_ && !write_) throw InvalidArgument("--force belongs to --write");
-    if (!membw_ && !write_ && n_prompt_ == 0 && n_generate_ == 0)
+    if (!membw_ && !kernels_ && !write_ && n_prompt_ == 0 && n_generate_ == 0)
       throw InvalidArgument("nothing to measure: -p and -n are both 0");
   }
 
   int run(Console& console) override {
     if (membw_) return run_membw(console);
+    if (kernels_) return bench_kernels(console, {type_, model_.isa, model_.threads});
     ordered_json made;  // of a synthetic model
     std::optional<SyntheticModel> synthetic;
     if (synthetic_) {
@@ -137,7 +180,10 @@ class BenchCommand : public Command {
       }
     }
     LoadOptions options = model_.load_options();
-    options.context = std::max<int64_t>({n_prompt_, n_generate_ + 1, 1});
+    int64_t decode_tokens = 1;
+    for (const int64_t batch : batches_)
+      decode_tokens += n_passes(batch) * batch;
+    options.context = std::max<int64_t>({n_prompt_, n_generate_ > 0 ? decode_tokens : 1, 1});
     const auto engine = model_.load(console, options, [&](const LoadOptions& final_options) {
       if (!synthetic || write_) return Engine::load(model_.path, final_options);
       auto loaded = load_synthetic(*synthetic, final_options, console.progress());
@@ -148,27 +194,33 @@ class BenchCommand : public Command {
     const ProfileFile profile(profile_);
     session_ = engine->new_session();
     logits_.resize(static_cast<size_t>(engine->info().n_vocab));
+    if (n_generate_ > 0)
+      batch_logits_.resize(static_cast<size_t>(
+          engine->info().n_vocab * *std::max_element(batches_.begin(), batches_.end())));
     ids_ = some_tokens(options.context, engine->info().n_vocab);
 
     std::vector<TestResult> results;
     // An interrupt ends the work, not what is done: whole repetitions are reported.
     bool complete = true;
-    const auto measure = [&](auto&& test) {
-      TestResult result;
+    const auto measure = [&](size_t n_results, auto&& test) {
+      std::vector<TestResult> measured(n_results);
       try {
-        if (complete) test(result);
+        if (complete) test(measured);
       } catch (const Cancelled&) {
         complete = false;
       }
-      if (!result.rates.empty()) results.push_back(std::move(result));
+      for (TestResult& result : measured) {
+        if (!result.rates.empty()) results.push_back(std::move(result));
+      }
     };
-    if (n_prompt_ > 0) measure([&](TestResult& result) { prefill(console, result); });
+    if (n_prompt_ > 0)
+      measure(1, [&](auto& measured) { prefill(console, engine->info(), measured[0]); });
     uint64_t peak = peak_rss_bytes();
     if (n_generate_ > 0) {
-      measure([&](TestResult& result) {
+      measure(batches_.size(), [&](auto& measured) {
         warm_up();
         peak = peak_rss_bytes();  // the bandwidth meter's own buffers do not count
-        decode(console, engine->info(), result);
+        decode(console, engine->info(), measured);
       });
     }
     profile.write();
@@ -267,16 +319,22 @@ class BenchCommand : public Command {
     session_->eval(std::span(ids_).first(1), logits_, false, &interrupt_flag());
   }
 
-  void prefill(Console& console, TestResult& result) {
-    result = {"prefill", n_prompt_, {}, {}, {}, 0};
+  void prefill(Console& console, const ModelInfo& info, TestResult& result) {
+    result.test = "prefill";
+    result.n_tokens = n_prompt_;
     const Progress progress = console.progress();
     const auto prompt = std::span(ids_).first(static_cast<size_t>(n_prompt_));
+    Int8PeakMeter meter(info.n_threads, info.isa);
+    const bool against_peak = meter.known() && !is_float(info.scheme);
+    if (against_peak && !profile::enabled()) profile::start(0);
     std::vector<double> seconds;
     // One repetition more than asked: the first also touches memory for the first time. Where that
     // is nothing beside the computing, it counts.
     for (int64_t r = 0; static_cast<int64_t>(seconds.size()) < repetitions_; ++r) {
       progress("prefill", static_cast<uint64_t>(r), static_cast<uint64_t>(repetitions_ + 1));
       session_->reset();
+      const double peak_before = against_peak ? meter.pass() : 0;
+      const Products before = products_so_far();
       const auto start = Clock::now();
       session_->eval(prompt, logits_, false, &interrupt_flag());
       const double elapsed = seconds_since(start);
@@ -284,11 +342,28 @@ class BenchCommand : public Command {
       seconds.push_back(elapsed);
       result.rates.push_back(static_cast<double>(n_prompt_) / elapsed);
       result.first_token_seconds = median(seconds);
+      if (!against_peak) continue;
+      const Products after = products_so_far();
+      const double peak = (peak_before + meter.pass()) / 2;
+      const double operations = 2 * (after.count - before.count);
+      result.peaks.push_back(peak);
+      result.matmul_shares.push_back(operations / (after.seconds - before.seconds) / peak);
+      result.all_shares.push_back(operations / elapsed / peak);
     }
+    if (against_peak && profile_.empty()) profile::stop();
   }
 
-  void decode(Console& console, const ModelInfo& info, TestResult& result) {
-    result = {"decode", n_generate_, {}, {}, {}, 0};
+  /// Passes of `batch` tokens for n_generate_ tokens.
+  int64_t n_passes(int64_t batch) const { return (n_generate_ + batch - 1) / batch; }
+
+  /// All batch sizes and the reading of memory take turns.
+  void decode(Console& console, const ModelInfo& info, std::vector<TestResult>& results) {
+    for (size_t i = 0; i < batches_.size(); ++i) {
+      results[i].test = "decode";
+      results[i].batch = batches_[i];
+      results[i].n_tokens = n_passes(batches_[i]) * batches_[i];
+    }
+    const auto of_one = std::find(batches_.begin(), batches_.end(), 1) - batches_.begin();
     const Progress progress = console.progress();
     std::unique_ptr<BandwidthMeter> meter;
     if (info.weight_bytes_per_token >= kLeastBytesForShare) {
@@ -301,30 +376,67 @@ class BenchCommand : public Command {
     for (int64_t r = 0; r < repetitions_; ++r) {
       session_->reset();
       session_->eval(std::span(ids_).first(1), logits_, false, &interrupt_flag());
-      double total = 0;
-      for (int64_t done = 0; done < n_generate_;) {
-        progress("decode", static_cast<uint64_t>(r * n_generate_ + done),
-                 static_cast<uint64_t>(repetitions_ * n_generate_));
-        const auto start = Clock::now();
-        double slice = 0;
-        int64_t n = 0;
-        while (done < n_generate_ && slice < kSliceSeconds) {
-          session_->eval(std::span(ids_).subspan(static_cast<size_t>(done) + 1, 1), logits_, false,
-                         &interrupt_flag());
-          ++done, ++n;
-          slice = seconds_since(start);
-          interrupt_token().check();
+      std::vector<int64_t> done(batches_.size(), 0);  // passes
+      std::vector<double> total(batches_.size(), 0);
+      for (bool more = true; more;) {
+        more = false;
+        double one = 0;  // seconds of a pass of one token in this round
+        std::vector<double> slices(batches_.size(), 0);
+        for (size_t i = 0; i < batches_.size(); ++i) {
+          const int64_t n = n_passes(batches_[i]);
+          if (done[i] == n) continue;
+          progress("decode", static_cast<uint64_t>(r * n + done[i]),
+                   static_cast<uint64_t>(repetitions_ * n));
+          const double pass = decode_slice(batches_[i], n, &done[i], &total[i]);
+          slices[i] = pass;
+          if (static_cast<int64_t>(i) == of_one) one = pass;
+          more = more || done[i] < n;
+          if (meter == nullptr) continue;
+          const double bandwidth = meter->pass();
+          results[i].bandwidth.push_back(bandwidth);
+          results[i].shares.push_back(static_cast<double>(info.weight_bytes_per_token) / pass /
+                                      bandwidth);
         }
-        total += slice;
-        if (meter == nullptr) continue;
-        const double bandwidth = meter->pass();
-        result.bandwidth.push_back(bandwidth);
-        result.shares.push_back(static_cast<double>(n) *
-                                static_cast<double>(info.weight_bytes_per_token) / slice /
-                                bandwidth);
+        for (size_t i = 0; i < batches_.size(); ++i) {
+          if (one > 0 && slices[i] > 0) results[i].pass_cost.push_back(slices[i] / one);
+        }
       }
-      result.rates.push_back(static_cast<double>(n_generate_) / total);
+      for (size_t i = 0; i < batches_.size(); ++i)
+        results[i].rates.push_back(static_cast<double>(results[i].n_tokens) / total[i]);
     }
+  }
+
+  /// Passes of `batch` tokens for a slice of time, until *done is n_passes. Returns the seconds of
+  /// one pass.
+  double decode_slice(int64_t batch, int64_t n_passes, int64_t* done, double* total) {
+    const auto start = Clock::now();
+    double slice = 0;
+    int64_t n = 0;
+    const auto n_logits = batch_logits_.size() /
+                          static_cast<size_t>(*std::max_element(batches_.begin(), batches_.end())) *
+                          static_cast<size_t>(batch);
+    while (*done < n_passes && slice < kSliceSeconds) {
+      const auto at = static_cast<size_t>(session_->position());
+      session_->eval(std::span(ids_).subspan(at, static_cast<size_t>(batch)),
+                     std::span(batch_logits_).first(n_logits), true, &interrupt_flag());
+      ++*done, ++n;
+      slice = seconds_since(start);
+      interrupt_token().check();
+    }
+    *total += slice;
+    return slice / static_cast<double>(n);
+  }
+
+  /// What is wrong with the list, or nothing.
+  std::string take_batches(const std::string& list) {
+    const auto numbers = parse_token_ids(list);
+    if (!numbers || numbers->empty()) return "must be numbers such as 1,2,4";
+    batches_.clear();
+    for (const int32_t n : *numbers) {
+      if (n < 1 || n > 64) return "must be between 1 and 64";
+      if (std::find(batches_.begin(), batches_.end(), n) == batches_.end()) batches_.push_back(n);
+    }
+    return {};
   }
 
   ordered_json to_json(const ModelInfo& info, uint64_t peak,
@@ -332,17 +444,27 @@ class BenchCommand : public Command {
     ordered_json list = ordered_json::array();
     for (const TestResult& r : results) {
       const auto [low, high] = std::minmax_element(r.rates.begin(), r.rates.end());
-      ordered_json row = {{"test", r.test},
-                          {"n_tokens", r.n_tokens},
-                          {"batch", 1},
-                          {"threads", info.n_threads},
-                          {"tokens_per_second", median(r.rates)},
-                          {"tokens_per_second_min", *low},
-                          {"tokens_per_second_max", *high},
-                          {"repetitions", r.rates.size()},
-                          {"weight_bytes_per_token", info.weight_bytes_per_token},
-                          {"read_bandwidth_bytes_per_second", nullptr},
-                          {"bandwidth_share", nullptr}};
+      ordered_json row = {
+          {"test", r.test},
+          {"n_tokens", r.n_tokens},
+          {"batch", r.batch},
+          {"threads", info.n_threads},
+          {"tokens_per_second", median(r.rates)},
+          {"tokens_per_second_min", *low},
+          {"tokens_per_second_max", *high},
+          {"repetitions", r.rates.size()},
+          {"weight_bytes_per_token", info.weight_bytes_per_token / static_cast<uint64_t>(r.batch)},
+          {"read_bandwidth_bytes_per_second", nullptr},
+          {"bandwidth_share", nullptr},
+          {"int8_peak_operations_per_second", nullptr},
+          {"int8_peak_share_matmul", nullptr},
+          {"int8_peak_share_all", nullptr}};
+      if (!r.all_shares.empty()) {
+        row["int8_peak_operations_per_second"] = median(r.peaks);
+        row["int8_peak_share_matmul"] = median(r.matmul_shares);
+        row["int8_peak_share_all"] = median(r.all_shares);
+      }
+      if (!r.pass_cost.empty()) row["pass_cost"] = median(r.pass_cost);
       if (r.first_token_seconds > 0) row["first_token_seconds"] = r.first_token_seconds;
       if (!r.shares.empty()) {
         row["read_bandwidth_bytes_per_second"] = median(r.bandwidth);
@@ -361,8 +483,9 @@ class BenchCommand : public Command {
 
   static std::string to_text(const ModelInfo& info, uint64_t peak,
                              const std::vector<TestResult>& results) {
-    std::vector<std::vector<std::string>> rows = {
-        {"test", "tokens", "threads", "tokens/s", "min", "max", "first token", "bandwidth share"}};
+    std::vector<std::vector<std::string>> rows = {{"test", "tokens", "batch", "threads", "tokens/s",
+                                                   "min", "max", "first token",
+                                                   "share of the ceiling"}};
     for (const TestResult& r : results) {
       const auto [low, high] = std::minmax_element(r.rates.begin(), r.rates.end());
       std::string share;
@@ -371,13 +494,20 @@ class BenchCommand : public Command {
                     ? "failed measurement"
                     : fmt::format("{:.0f} % of {}", 100 * median(r.shares),
                                   rate_text(median(r.bandwidth)));
-      rows.push_back({r.test, std::to_string(r.n_tokens), std::to_string(info.n_threads),
-                      fmt::format("{:.2f}", median(r.rates)), fmt::format("{:.2f}", *low),
-                      fmt::format("{:.2f}", *high),
+      if (!r.all_shares.empty())
+        share = fmt::format("{:.0f} % of {:.2f} TOPS in products, {:.0f} % in all",
+                            100 * median(r.matmul_shares), median(r.peaks) / 1e12,
+                            100 * median(r.all_shares));
+      if (r.batch > 1 && !r.pass_cost.empty())
+        share += fmt::format("{}a pass costs {:.2f} of one token's", share.empty() ? "" : "; ",
+                             median(r.pass_cost));
+      rows.push_back({r.test, std::to_string(r.n_tokens), std::to_string(r.batch),
+                      std::to_string(info.n_threads), fmt::format("{:.2f}", median(r.rates)),
+                      fmt::format("{:.2f}", *low), fmt::format("{:.2f}", *high),
                       r.first_token_seconds > 0 ? human_seconds(r.first_token_seconds) : "",
                       share});
     }
-    return table(rows, {1, 2, 3, 4, 5, 6}) +
+    return table(rows, {1, 2, 3, 4, 5, 6, 7}) +
            fmt::format("loaded in {}, peak memory {}, {} of weights read per token\n",
                        human_seconds(info.load_seconds), human_bytes(peak),
                        human_bytes(info.weight_bytes_per_token));
@@ -386,12 +516,13 @@ class BenchCommand : public Command {
   ModelOptions model_;
   int64_t n_prompt_ = kDefaultPrompt, n_generate_ = kDefaultGenerate,
           repetitions_ = kDefaultRepetitions;
-  bool membw_ = false, force_ = false;
-  std::optional<std::string> synthetic_, scheme_, write_;
+  std::vector<int64_t> batches_ = {1};
+  bool membw_ = false, kernels_ = false, force_ = false;
+  std::optional<std::string> synthetic_, scheme_, write_, type_;
   std::optional<int64_t> n_layers_, seed_;
   std::string profile_;
   std::unique_ptr<Session> session_;
-  std::vector<float> logits_;
+  std::vector<float> logits_, batch_logits_;
   std::vector<int32_t> ids_;
 };
 

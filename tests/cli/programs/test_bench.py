@@ -32,8 +32,10 @@ class Bench(Case):
             self.assertEqual((row["batch"], row["threads"]), (1, 1))
             # All matrices but the embedding's copy: one read per token.
             self.assertGreater(row["weight_bytes_per_token"], 900_000)
-            # A model that fits in the caches says nothing about memory.
+            # A model that fits in the caches says nothing about memory, one of floats nothing about
+            # 8-bit products.
             self.assertIsNone(row["bandwidth_share"])
+            self.assertIsNone(row["int8_peak_share_all"])
         self.assertEqual([r["n_tokens"] for r in result["results"]], [64, 16])
 
     def test_parts_and_contradictions(self):
@@ -47,6 +49,52 @@ class Bench(Case):
         for word in ("prefill", "decode", "tokens/s", "peak memory"):
             self.assertIn(word, text.text)
 
+
+    def isa(self) -> str:
+        return self.expect_success(run("info", "--no-bandwidth", "--json", program=TS_CLI)).json()[
+            "isa"]
+
+    def test_batches_take_turns(self):
+        rows = self.expect_success(run("bench", MODEL, "-p", "0", "-n", "16", "-r", "2", "--batch",
+                                       "1,4,3", "--json", "--threads", "1")).json()["results"]
+        self.assertEqual([(r["batch"], r["n_tokens"]) for r in rows], [(1, 16), (4, 16), (3, 18)])
+        self.assertEqual(rows[0]["pass_cost"], 1)
+        for row in rows[1:]:
+            self.assertGreater(row["pass_cost"], 0.5)
+            self.assertEqual(row["weight_bytes_per_token"],
+                             rows[0]["weight_bytes_per_token"] // row["batch"])
+        for wrong in ("0", "65", "1,x", ""):
+            self.expect_failure(run("bench", MODEL, "--batch", wrong), 2, "--batch")
+
+    def test_share_of_the_8_bit_peak(self):
+        if self.isa() not in ("avx2", "avx_vnni", "avx512_vnni"):
+            self.skipTest("no loop to compare with")
+        row = self.expect_success(run("bench", "--synthetic", "llama-1.5b", "--layers", "1",
+                                      "--scheme", "pq2_0", "-p", "64", "-n", "0", "-r", "1",
+                                      "--threads", "1", "--json")).json()["results"][0]
+        self.assertGreater(row["int8_peak_operations_per_second"], 1e9)
+        self.assertGreater(row["int8_peak_share_matmul"], row["int8_peak_share_all"])
+        self.assertGreater(row["int8_peak_share_all"], 0.01)
+        self.assertLess(row["int8_peak_share_matmul"], 1.5)
+
+    @unittest.skipUnless(NATIVE, "would take minutes")
+    def test_kernels(self):
+        rows = self.expect_success(run("bench", "--kernels", "--type", "ptq1_0", "--isa", self.isa(),
+                                       "--threads", "1", "--json")).json()["results"]
+        keys = {"codec", "isa", "op", "layout", "m", "n", "k", "threads", "bytes_per_second"}
+        for row in rows:
+            self.assertLessEqual(keys, set(row))
+        products = [r for r in rows if r["codec"] == "ptq1_0"]
+        self.assertIn("mapped", {r["layout"] for r in products})
+        single = [r for r in products if r["op"] == "gemv"]
+        self.assertTrue(all(r["m"] == 1 and r["bytes_per_second"] > 0 for r in single))
+        self.assertEqual([r["n"] for r in rows if r["op"] == "fwht"],
+                         [32, 64, 128, 256, 512, 1024, 2048, 4096, 8192])
+        self.assertLessEqual({"fft", "dct", "dense product"}, {r["op"] for r in rows})
+        self.expect_failure(run("bench", "--kernels", "--type", "i8"), 2, "--type")
+        self.expect_failure(run("bench", "--kernels", MODEL), 2, "both")
+        self.expect_failure(run("bench", "--kernels", "-n", "3"), 2, "--kernels")
+        self.expect_failure(run("bench", MODEL, "--type", "q8_0"), 2, "--kernels")
 
     def test_an_interrupt_keeps_whole_repetitions(self):
         process = start("bench", MODEL, "-p", "64", "-n", "0", "-r", "1000", "--json")
