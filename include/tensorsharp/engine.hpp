@@ -48,6 +48,12 @@ struct LoadOptions {
   /// otherwise they are read from the mapped file.
   bool repack = true;
   std::string huge_pages = "auto";  ///< auto, on, off
+  /// Where memory lies on machines with several memory nodes: auto (dealt out in turn over the nodes
+  /// that the threads need, if more than one), interleave (over all), off (left to the system).
+  std::string numa = "auto";
+  /// A file in which the fastest kernels for this machine, measured at the first load of a weight
+  /// type and shape (up to 0.2 s each), are kept; empty = do not measure.
+  std::string kernel_choices;
   int64_t context = 0;  ///< positions per session; 0 = min(model, 8192), less if memory is short
   KvCacheType kv = KvCacheType::kF16;
   int64_t prefill_chunk = 0;  ///< tokens per forward pass; 0 = choose. A multiple of 64

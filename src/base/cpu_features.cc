@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <fstream>
+#include <string>
+#include <string_view>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -107,13 +109,21 @@ std::vector<std::string_view> feature_names(const CpuFeatures& f) {
 
 std::string cpu_model_name() {
   std::ifstream in("/proc/cpuinfo");
+  std::string implementer, part;
   for (std::string line; std::getline(in, line);) {
-    if (line.rfind("model name", 0) != 0) continue;
-    const size_t colon = line.find(':');
-    if (colon == std::string::npos) break;
-    const size_t begin = line.find_first_not_of(" \t", colon + 1);
-    return begin == std::string::npos ? "unknown" : line.substr(begin);
+    const auto value = [&line](std::string_view name) -> std::string {
+      if (line.rfind(name, 0) != 0) return {};
+      const size_t colon = line.find(':');
+      const size_t begin =
+          colon == std::string::npos ? colon : line.find_first_not_of(" \t", colon + 1);
+      return begin == std::string::npos ? std::string() : line.substr(begin);
+    };
+    if (const std::string name = value("model name"); !name.empty()) return name;
+    if (implementer.empty()) implementer = value("CPU implementer");
+    if (part.empty()) part = value("CPU part");
   }
+  // 64-bit ARM has numbers for names.
+  if (!part.empty()) return "ARM implementer " + implementer + " part " + part;
   return "unknown";
 }
 

@@ -1,7 +1,9 @@
 #include "cli/kernel_names.h"
 
 #include <algorithm>
+#include <cstdlib>
 
+#include "cli/user_directories.h"
 #include "format/gguf.h"
 #include "kernels/kernels.h"
 
@@ -36,6 +38,12 @@ nlohmann::ordered_json kernel_names_of_model(const std::string& path, const std:
     if (used) out[std::string(name.codec->name)] = name.isa;
   }
   return out;
+}
+
+std::filesystem::path kernel_choices_file() {
+  const auto directory = cache_directory();
+  if (directory.empty() || std::getenv("TENSORSHARP_NO_AUTOTUNE") != nullptr) return {};
+  return directory / "kernels.json";
 }
 
 }  // namespace ts::cli

@@ -1,6 +1,7 @@
 /// Which kernel serves which weight type.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -20,5 +21,9 @@ struct KernelName {
 std::vector<KernelName> kernel_names(const std::string& isa);
 /// {"q4_1": "avx2", ...} for the matrices of a GGUF file.
 nlohmann::ordered_json kernel_names_of_model(const std::string& path, const std::string& isa);
+
+/// Where measured choices of kernels are kept; empty when there is no place for them or
+/// TENSORSHARP_NO_AUTOTUNE is set to anything.
+std::filesystem::path kernel_choices_file();
 
 }  // namespace ts::cli

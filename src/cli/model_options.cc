@@ -9,6 +9,7 @@
 #include "base/cpu_topology.h"
 #include "base/mapped_file.h"
 #include "cli/interrupt.h"
+#include "cli/kernel_names.h"
 #include "cli/text_output.h"
 #include "kernels/kernels.h"
 #include "runtime/plan.h"
@@ -59,6 +60,10 @@ void ModelOptions::add(OptionParser& options, std::string_view context_default,
                "the kernels");
   options.choice("--huge-pages", huge_pages_, {"auto", "on", "off"},
                  "back memory with huge pages (default auto)");
+  options.choice(
+      "--numa", numa_, {"auto", "interleave", "off"},
+      "deal memory out over the machine's memory nodes: auto where the threads need more "
+      "than one node's cores (default), interleave always, off leaves it to the system");
   options.group("Model");
   options.flag("--exact", exact_,
                "compute with f32 activations against decoded weights: slow, for checking");
@@ -85,6 +90,8 @@ LoadOptions ModelOptions::load_options() const {
   options.mlock = mlock_;
   options.repack = !no_repack_;
   options.huge_pages = huge_pages_;
+  options.numa = numa_;
+  options.kernel_choices = kernel_choices_file().string();
   options.context = context.value_or(0);
   options.kv = kv_type_named(kv_);
   options.force_pre = force_pre_;

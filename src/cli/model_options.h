@@ -21,8 +21,9 @@ inline constexpr std::string_view kConversationContext = "the smaller of the mod
 
 class ModelOptions {
  public:
-  /// --threads --cores --mlock --no-repack --huge-pages --isa --exact --no-residual --force-pre
-  /// and, unless `context_default` (which says what --ctx is without being given) is empty, --kv
+  /// --threads --cores --mlock --no-repack --huge-pages --numa --isa --exact --no-residual
+  /// --force-pre and, unless `context_default` (which says what --ctx is without being given) is
+  /// empty, --kv
   /// --ctx.
   void add(OptionParser& options, std::string_view context_default, bool path_required = true);
   LoadOptions load_options() const;
@@ -43,7 +44,7 @@ class ModelOptions {
  private:
   std::vector<int> cores_;
   bool mlock_ = false, exact_ = false, no_repack_ = false, no_residual_ = false;
-  std::string huge_pages_ = "auto", kv_ = "f16", force_pre_;
+  std::string huge_pages_ = "auto", numa_ = "auto", kv_ = "f16", force_pre_;
 };
 
 /// Throws InvalidArgument naming `option` when `path` is a file that this command reads: the model

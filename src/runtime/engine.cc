@@ -15,6 +15,7 @@
 #include "base/cpu_topology.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/memory_nodes.h"
 #include "base/sha256.h"
 #include "codec/codec.h"
 #include "model/gguf_tokenizer.h"
@@ -141,6 +142,20 @@ MemoryPlan Engine::plan(const std::string& path, const LoadOptions& options) {
   return plan_memory(*model, *file, options, available);
 }
 
+namespace {
+
+void report_memory_nodes(std::string_view mode, const MemoryNodeChoice& nodes,
+                         const InterleavedMemory& interleaved) {
+  if (interleaved.active())
+    log_info(fmt::format("memory is dealt out over nodes ({})", nodes.reason));
+  else if (!interleaved.obstacle().empty())
+    log_warning(fmt::format("memory is not dealt out over nodes: {}", interleaved.obstacle()));
+  else if (mode == "interleave")
+    log_warning(fmt::format("--numa interleave has no effect: {}", nodes.reason));
+}
+
+}  // namespace
+
 EngineImpl::EngineImpl(std::shared_ptr<const GgufFile> file, const AvailableMemory& available,
                        std::chrono::steady_clock::time_point start, const LoadOptions& options,
                        std::shared_ptr<const GgufFile> residual)
@@ -175,6 +190,13 @@ EngineImpl::EngineImpl(std::shared_ptr<const GgufFile> file, const AvailableMemo
   backend_options.huge_pages = options.huge_pages != "off";
   backend_options.repack = plan.repacked;
   backend_options.lock_memory = options.mlock;
+  backend_options.kernel_choices = options.exact ? "" : options.kernel_choices;
+  const int n_threads = options.n_threads > 0 ? options.n_threads : default_threads().n_threads;
+  const MemoryNodeChoice nodes =
+      choose_memory_nodes(options.numa, read_cpu_topology(), options.cores, n_threads);
+  // The backend's threads are started under it and keep it.
+  const InterleavedMemory interleaved(nodes.interleave);
+  report_memory_nodes(options.numa, nodes, interleaved);
   backend_ = make_cpu_backend(backend_options);
   model_ = load_model(file_, backend_.get(), &progress, residual_);
   if (options.mlock) {

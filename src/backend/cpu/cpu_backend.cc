@@ -1,6 +1,7 @@
 #include "backend/cpu/cpu_backend.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <limits>
 
@@ -10,8 +11,10 @@
 
 #include "backend/cpu/checks.h"
 #include "backend/cpu/cpu_backend_impl.h"
+#include "backend/cpu/kernel_tuner.h"
 #include "backend/cpu/page_buffer.h"
 #include "base/cpu_topology.h"
+#include "base/log.h"
 #include "base/profile.h"
 
 namespace ts {
@@ -40,7 +43,9 @@ CpuBackend::CpuBackend(const CpuBackendOptions& options, int n_threads, const Ke
       lock_memory_(options.lock_memory),
       huge_pages_(options.huge_pages),
       pool_(n_threads, options.cores),
-      scratch_(static_cast<size_t>(n_threads)) {}
+      scratch_(static_cast<size_t>(n_threads)) {
+  if (!options.kernel_choices.empty()) choices_.emplace(options.kernel_choices);
+}
 
 std::shared_ptr<Backend> make_cpu_backend(const CpuBackendOptions& options) {
   const Kernels& kernels = select_kernels(options.isa);
@@ -102,8 +107,14 @@ std::shared_ptr<const Weight> CpuBackend::upload(const TensorView& tensor,
   if (weight->int_format >= 0) {
     const auto format = static_cast<size_t>(weight->int_format);
     weight->kernel_name = fmt::format("{}/{}", codec.name, kernels_.int_format_isa[format]);
-    if (repack_ && use != WeightUse::kTable && kernels_.table.packed[format].pack)
-      repack(*weight, release);
+    if (use != WeightUse::kTable) {
+      const bool has_tiles = kernels_.table.packed[format].pack != nullptr;
+      // Where tiles are not allowed, nothing is chosen.
+      const KernelChoice choice = has_tiles && !repack_ ? KernelChoice{.repack = false}
+                                                        : choose_kernels(*weight, has_tiles);
+      weight->rows_per_piece = choice.rows_per_piece;
+      if (has_tiles && choice.repack) repack(*weight, release);
+    }
   } else if (weight->float_format >= 0) {
     const auto format = static_cast<size_t>(weight->float_format);
     weight->kernel_name = fmt::format("{}/{}", codec.name, kernels_.float_format_isa[format]);
@@ -111,6 +122,25 @@ std::shared_ptr<const Weight> CpuBackend::upload(const TensorView& tensor,
     weight->kernel_name = fmt::format("{}/decode+f32", codec.name);
   }
   return weight;
+}
+
+KernelChoice CpuBackend::choose_kernels(const CpuWeight& weight, bool can_repack) {
+  if (!choices_ || weight.rows * weight.row_bytes < kSmallestTuned) return {};
+  const KernelChoiceKey key = {kernels_.table.isa, pool_.n_threads(),
+                               huge_pages_,        std::string(weight.codec->name),
+                               weight.rows,        weight.cols};
+  if (const auto known = choices_->find(key)) return *known;
+  const profile::Scope timer("tune");
+  const auto start = std::chrono::steady_clock::now();
+  const auto choice = measure_kernels(kernels_.table, pool_, weight, can_repack, huge_pages_);
+  if (!choice) return {};
+  log_debug(fmt::format(
+      "{} {} x {}: {}, pieces of {} rows; measured in {:.0f} ms", key.codec, key.rows, key.cols,
+      can_repack ? (choice->repack ? "repacked" : "as in the file") : "one layout",
+      choice->rows_per_piece,
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count()));
+  choices_->add(key, *choice);
+  return *choice;
 }
 
 std::unique_ptr<KvCache> CpuBackend::make_kv_cache(const KvShape& shape, KvType type) {

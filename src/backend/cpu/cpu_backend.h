@@ -22,6 +22,9 @@ struct CpuBackendOptions {
   bool huge_pages = true;
   /// Copy weights into the layout of the chosen kernels where that makes them faster.
   bool repack = true;
+  /// Where the choices of kernels for codec and shape, measured when first met, are kept; empty =
+  /// nothing is measured and the usual choice taken.
+  std::string kernel_choices;
   bool lock_memory = false;  ///< lock repacked weights in memory
 };
 

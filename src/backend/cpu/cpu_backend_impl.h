@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/cpu_weight.h"
 #include "backend/cpu/derived_rows.h"
+#include "backend/cpu/kernel_choices.h"
 #include "backend/cpu/kv_store.h"
 #include "backend/cpu/rope_tables.h"
 #include "base/aligned_buffer.h"
@@ -80,6 +82,8 @@ class CpuBackend final : public Backend {
                              bool tables = false);
   /// Room for the form of all rows of x.
   static void reserve_form(DerivedRows& form, Mat rows);
+  /// Measured earlier or now; the usual one where measuring is off or not worth it.
+  KernelChoice choose_kernels(const CpuWeight& weight, bool can_repack);
   /// Replaces the mapped bytes of a weight by tiles. ResourceExhausted.
   void repack(CpuWeight& weight, const ReleaseBytes& release);
   /// y = R_out^T y (+ bias).
@@ -94,6 +98,7 @@ class CpuBackend final : public Backend {
   const bool huge_pages_;
   std::mutex mutex_;  ///< one operation at a time: scratch and tables below are shared
   ThreadPool pool_;
+  std::optional<KernelChoices> choices_;
   std::vector<AlignedBuffer<std::byte>> scratch_;
   AlignedBuffer<float> partials_;
   RopeTables rope_tables_;

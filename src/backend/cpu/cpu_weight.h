@@ -40,12 +40,13 @@ class CpuWeight final : public Weight {
 
   const Codec* codec = nullptr;
   size_t rows = 0, cols = 0, row_bytes = 0;
-  const uint8_t* data = nullptr;   ///< not owned; alive through keep_alive; null when packed
-  PageBuffer tiles;                ///< PackedKernels of the backend's table know the layout
-  size_t tile_bytes = 0;           ///< 0 = not packed
-  size_t tile_rows = kPackedRows;  ///< rows of a tile
-  int int_format = -1;             ///< IntFormat, or -1: no integer kernels or exact mode
-  int float_format = -1;           ///< FloatFormat, or -1: decoded by the codec
+  const uint8_t* data = nullptr;        ///< not owned; alive through keep_alive; null when packed
+  PageBuffer tiles;                     ///< PackedKernels of the backend's table know the layout
+  size_t tile_bytes = 0;                ///< 0 = not packed
+  size_t tile_rows = kPackedRows;       ///< rows of a tile
+  int int_format = -1;                  ///< IntFormat, or -1: no integer kernels or exact mode
+  int float_format = -1;                ///< FloatFormat, or -1: decoded by the codec
+  size_t rows_per_piece = kPackedRows;  ///< see KernelChoice
   std::string kernel_name;
   std::shared_ptr<const void> keep_alive;
 };

@@ -68,9 +68,6 @@ struct Plan {
   int64_t first_unit = 0;  ///< among the units of all jobs
 };
 
-/// Rows of a unit where one row is multiplied at a time: as many as a packed tile has.
-constexpr int64_t kUnitRows = kPackedRows;
-
 void int_rows(const KernelTable& table, const Plan& plan, int64_t begin, int64_t end,
               std::byte* scratch) {
   const CpuWeight& w = *plan.weight;
@@ -192,10 +189,11 @@ void CpuBackend::linear(std::span<const LinearJob> jobs, Activation& x) {
     }
     scratch_bytes = std::max(scratch_bytes, plan.tile.bytes);
     // Whole tiles where weights are unpacked for several rows of activations.
-    if (plan.weight->packed())
-      plan.unit_rows = static_cast<int64_t>(plan.weight->tile_rows);
+    const int64_t whole = plan.weight->packed() ? static_cast<int64_t>(plan.weight->tile_rows) : 1;
+    if (rows.rows == 1)
+      plan.unit_rows = std::max(static_cast<int64_t>(plan.weight->rows_per_piece), whole);
     else
-      plan.unit_rows = rows.rows == 1 ? kUnitRows : static_cast<int64_t>(plan.tile.n_rows);
+      plan.unit_rows = plan.weight->packed() ? whole : static_cast<int64_t>(plan.tile.n_rows);
     plan.first_unit = n_units;
     n_units += (plan.weight->n_rows() + plan.unit_rows - 1) / plan.unit_rows;
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "backend/cpu/kernel_choices.h"
 #include "base/cpu_features.h"
 #include "base/cpu_topology.h"
 #include "cli/bandwidth.h"
@@ -26,6 +27,7 @@ struct Facts {
   CpuTopology topology;
   std::optional<KnownBandwidth> bandwidth;
   AvailableMemory memory;
+  std::vector<KernelChoices::Entry> choices;  ///< measured with these kernels and threads
 };
 
 class InfoCommand : public Command {
@@ -53,12 +55,23 @@ class InfoCommand : public Command {
     if (threads_ > 0) facts.threads = {threads_, "as asked"};
     facts.memory = available_memory();
     if (!no_bandwidth_) facts.bandwidth = read_bandwidth(facts.threads.n_threads);
+    facts.choices = choices_for(facts);
     console.json() ? console.json_line(to_json(facts)) : console.out(to_text(facts));
     warn_of_scalar(console, facts);
     return kSuccess;
   }
 
  private:
+  static std::vector<KernelChoices::Entry> choices_for(const Facts& facts) {
+    const auto path = kernel_choices_file();
+    if (path.empty()) return {};
+    auto entries = KernelChoices(path).entries();
+    std::erase_if(entries, [&](const KernelChoices::Entry& entry) {
+      return entry.key.isa != facts.isa || entry.key.n_threads != facts.threads.n_threads;
+    });
+    return entries;
+  }
+
   static void warn_of_scalar(Console& console, const Facts& facts) {
     if (facts.isa == "ref") {
       console.warn(
@@ -81,12 +94,21 @@ class InfoCommand : public Command {
       if (kernel.isa.empty()) row["isa"] = nullptr;  // can be read, not computed with
       kernels.push_back(std::move(row));
     }
+    ordered_json choices = ordered_json::array();
+    for (const auto& [key, choice] : facts.choices)
+      choices.push_back({{"codec", key.codec},
+                         {"rows", key.rows},
+                         {"cols", key.cols},
+                         {"huge_pages", key.huge_pages},
+                         {"repacked", choice.repack},
+                         {"rows_per_piece", choice.rows_per_piece}});
     ordered_json out = {
         {"cpu", cpu_model_name()},
         {"features", feature_names(cpu_features())},
         {"available_isas", available_isas(cpu_features())},
         {"isa", facts.isa},
         {"kernels", std::move(kernels)},
+        {"kernel_choices", std::move(choices)},
         {"threads", facts.threads.n_threads},
         {"threads_reason", facts.threads.reason},
         {"cpus_online", facts.topology.n_online},
@@ -142,6 +164,16 @@ class InfoCommand : public Command {
     out += "\nkernels\n";
     for (const auto& [isa, codecs] : codecs_of)
       out += fmt::format("  {:<12}  {}\n", isa, codecs);
+    if (!facts.choices.empty()) out += "\nmeasured at the first load of a type and shape\n";
+    for (const auto& [key, choice] : facts.choices) {
+      out +=
+          fmt::format("  {:<8} {:>7} x {:<6} {}, pieces of {} rows", key.codec, key.rows, key.cols,
+                      choice.repack ? "repacked" : "as in the file", choice.rows_per_piece);
+      if (choice.repacked_seconds > 0 && choice.mapped_seconds > 0)
+        out += fmt::format(" (repacked takes {:.2f} of the time from the file)",
+                           choice.repacked_seconds / choice.mapped_seconds);
+      out += "\n";
+    }
     return out;
   }
 

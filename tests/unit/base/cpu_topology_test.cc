@@ -14,6 +14,7 @@
 #include <tensorsharp/error.hpp>
 
 #include "base/cpu_features.h"
+#include "base/memory_nodes.h"
 
 namespace ts {
 namespace {
@@ -109,6 +110,48 @@ TEST(Topology, SameCoreNumberInTwoPackages) {
   for (int i = 0; i < 8; ++i)
     m.cpu(i, i % 4, 0, i / 4, i / 4);
   EXPECT_EQ(m.choose().n_threads, 8);
+}
+
+TEST(MemoryNodes, FollowThreadsAndOption) {
+  CpuTopology two;  // two nodes of four cores with two logical CPUs each
+  for (int i = 0; i < 16; ++i) {
+    LogicalCpu cpu;
+    cpu.id = i;
+    cpu.node = i / 4 % 2;  // numbered the way systems do: siblings after all cores
+    cpu.package = cpu.node;
+    cpu.core = i % 4;
+    two.cpus.push_back(cpu);
+  }
+  const auto nodes = [&](const char* mode, const std::vector<int>& cores, int n_threads) {
+    return choose_memory_nodes(mode, two, cores, n_threads).interleave;
+  };
+  const std::vector<int> both = {0, 1}, none;
+  EXPECT_EQ(nodes("auto", {}, 8), both);
+  EXPECT_EQ(nodes("auto", {}, 5), both);
+  EXPECT_EQ(nodes("auto", {}, 4), none) << "they fit one node";
+  EXPECT_EQ(nodes("interleave", {}, 4), both);
+  EXPECT_EQ(nodes("off", {}, 8), none);
+  EXPECT_EQ(nodes("auto", {0, 1, 2, 8}, 4), none) << "pinned to one node";
+  EXPECT_EQ(nodes("auto", {0, 4}, 2), both) << "pinned to two";
+  EXPECT_EQ(nodes("interleave", {0, 1, 2, 8}, 4), none) << "pinned to one node";
+  EXPECT_THAT(choose_memory_nodes("auto", two, {}, 8).reason, testing::HasSubstr("0, 1"));
+  CpuTopology one = two;
+  for (LogicalCpu& cpu : one.cpus)
+    cpu.node = 0;
+  EXPECT_EQ(choose_memory_nodes("interleave", one, {}, 8).reason, "one memory node");
+  EXPECT_THROW(choose_memory_nodes("replicate", two, {}, 8), InvalidArgument);
+}
+
+TEST(MemoryNodes, NothingIsInterleavedOverOneNode) {
+  const InterleavedMemory memory({0});
+  EXPECT_FALSE(memory.active());
+  EXPECT_EQ(memory.obstacle(), "");
+}
+
+TEST(MemoryNodes, NodesThatDoNotExistAreReported) {
+  const InterleavedMemory memory({5000, 5001});
+  EXPECT_FALSE(memory.active());
+  EXPECT_NE(memory.obstacle(), "");
 }
 
 TEST(Topology, AffinityLimits) {
