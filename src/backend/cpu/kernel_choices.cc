@@ -90,7 +90,7 @@ std::string read_small_file(const std::filesystem::path& path) {
 }  // namespace
 
 KernelChoices::KernelChoices(std::filesystem::path path) : path_(std::move(path)) {
-  merge_file();
+  merge_file(true);
 }
 
 void KernelChoices::put(const Entry& entry, bool replace) {
@@ -102,17 +102,18 @@ void KernelChoices::put(const Entry& entry, bool replace) {
     *found = entry;
 }
 
-void KernelChoices::merge_file() {
+void KernelChoices::merge_file(bool report) {
   std::error_code missing;
   if (!std::filesystem::exists(path_, missing)) return;
   try {
-    const json root = parse_json_limited(read_small_file(path_), path_.string());
+    const json root = parse_json_limited(read_small_file(path_), "the file");
     if (!root.is_object() || !root.contains("format") || root["format"] != kFormat)
       throw FormatError("it is not such a file");
     if (root.value("program", json()) != std::string(version()) ||
         root.value("cpu", json()) != cpu_model_name()) {
-      log_info(fmt::format("{}: measured by another version or on another CPU; measuring again",
-                           path_.string()));
+      if (report)
+        log_info(fmt::format("{}: measured by another version or on another CPU; measuring again",
+                             path_.string()));
       return;
     }
     std::vector<Entry> read;
@@ -121,7 +122,8 @@ void KernelChoices::merge_file() {
     for (const Entry& entry : read)
       put(entry, false);
   } catch (const std::exception& error) {
-    log_info(fmt::format("{} is ignored and made anew: {}", path_.string(), error.what()));
+    if (report)
+      log_info(fmt::format("{} is ignored and made anew: {}", path_.string(), error.what()));
   }
 }
 
@@ -141,7 +143,7 @@ std::vector<KernelChoices::Entry> KernelChoices::entries() const {
 void KernelChoices::add(const KernelChoiceKey& key, const KernelChoice& choice) {
   const std::lock_guard lock(mutex_);
   put({key, choice}, true);
-  merge_file();
+  merge_file(false);
   json root = {{"format", kFormat}, {"program", version()}, {"cpu", cpu_model_name()}};
   root["choices"] = json::array();
   for (const Entry& entry : entries_)

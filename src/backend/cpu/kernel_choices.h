@@ -48,7 +48,7 @@ class KernelChoices {
   std::vector<Entry> entries() const;
 
  private:
-  void merge_file();
+  void merge_file(bool report);
   void put(const Entry& entry, bool replace);
 
   const std::filesystem::path path_;
