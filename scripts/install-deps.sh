@@ -8,11 +8,11 @@ set -euo pipefail
 
 build=(g++ cmake ninja-build make pkg-config git ca-certificates python3
        libfmt-dev nlohmann-json3-dev libutf8proc-dev libssl-dev
-       libcli11-dev libedit-dev libopenblas-serial-dev)
+       libcli11-dev libedit-dev libopenblas-pthread-dev)
 test=(libgtest-dev libgmock-dev librapidcheck-dev libsimde-dev libbenchmark-dev binutils
       qemu-user python3-jinja2 python3-numpy)
 ci=(clang-14 clang-format-14 libclang-rt-14-dev g++-aarch64-linux-gnu valgrind)
-arm64=(libc6 libstdc++6 libfmt-dev libutf8proc-dev libssl-dev libedit-dev libopenblas-serial-dev
+arm64=(libc6 libstdc++6 libfmt-dev libutf8proc-dev libssl-dev libedit-dev libopenblas-pthread-dev
        libgtest-dev libgmock-dev librapidcheck-dev)
 
 purpose="${1:-build}"

@@ -9,24 +9,19 @@
 
 #include "base/thread_pool.h"
 #include "quantize/blas.h"
+#include "quantize/operation_gradients.h"
 
 namespace ts {
-namespace {
 
 /// Outputs computed in one piece: enough for BLAS to be efficient, few enough to share the work.
-constexpr int64_t kPieceRows = 96;
+constexpr int64_t kPieceRows = 192;
 
-class BlasBackend final : public Backend {
+class BlasBackend final : public ReplayingBackend {
  public:
   explicit BlasBackend(std::shared_ptr<Backend> inner)
-      : inner_(std::move(inner)), pool_(inner_->n_threads()) {
+      : ReplayingBackend(std::move(inner)), pool_(inner_->n_threads()) {
     blas::use_one_thread();
   }
-
-  std::string_view name() const override { return inner_->name(); }
-  std::string_view isa() const override { return inner_->isa(); }
-  int n_threads() const override { return inner_->n_threads(); }
-  bool exact() const override { return inner_->exact(); }
 
   std::shared_ptr<const Weight> upload(const TensorView& tensor,
                                        std::shared_ptr<const void> keep_alive, WeightUse use,
@@ -37,7 +32,39 @@ class BlasBackend final : public Backend {
     return weight;
   }
 
+  void replay(PassMemo* memo, bool record) override {
+    memo_ = memo;
+    record_ = record;
+    next_ = 0;
+  }
+
   void linear(std::span<const LinearJob> jobs, Activation& x) override {
+    if (take(jobs)) return;
+    compute(jobs, x);
+    for (const LinearJob& job : jobs)
+      keep(job.y);
+    next_ += jobs.size();
+  }
+
+  void attention(const AttentionArgs& args, KvCache& cache) override {
+    remembered(args.out, [&] {
+      if (args.first_position != 0 || args.q.rows < 2) {
+        inner_->attention(args, cache);
+        return;
+      }
+      const std::lock_guard lock(mutex_);
+      attend(args);
+    });
+  }
+  void causal_conv(Mat x, const float* w, RecurrentState& state) override {
+    remembered(x, [&] { inner_->causal_conv(x, w, state); });
+  }
+  void delta_rule(const DeltaRuleArgs& args, RecurrentState& state) override {
+    remembered(args.out, [&] { inner_->delta_rule(args, state); });
+  }
+
+ private:
+  void compute(std::span<const LinearJob> jobs, Activation& x) {
     const Mat rows = x.rows();
     for (const LinearJob& job : jobs) {
       const auto found = f32_.find(job.weight);
@@ -48,65 +75,54 @@ class BlasBackend final : public Backend {
     }
   }
 
-  // All the rest is forwarded.
-  std::shared_ptr<Buffer> allocate(size_t n_floats, std::string_view what) override {
-    return inner_->allocate(n_floats, what);
+  /// Fills the outputs of all jobs from the memo, if it has them.
+  bool take(std::span<const LinearJob> jobs) {
+    if (memo_ == nullptr || next_ + jobs.size() > memo_->ends_.size()) return false;
+    for (const LinearJob& job : jobs)
+      copy_out(next_++, job.y);
+    return true;
   }
-  std::unique_ptr<KvCache> make_kv_cache(const KvShape& shape, KvType type) override {
-    return inner_->make_kv_cache(shape, type);
+  template <class Compute>
+  void remembered(Mat out, const Compute& computed) {
+    if (memo_ != nullptr && next_ < memo_->ends_.size()) {
+      copy_out(next_++, out);
+      return;
+    }
+    computed();
+    keep(out);
+    ++next_;
   }
-  std::vector<std::byte> read_kv(const KvCache& cache, int64_t begin, int64_t end) override {
-    return inner_->read_kv(cache, begin, end);
+  void copy_out(size_t result, Mat y) const {
+    const size_t begin = result == 0 ? 0 : memo_->ends_[result - 1];
+    const auto cols = static_cast<size_t>(y.cols);
+    if (memo_->ends_[result] - begin != static_cast<size_t>(y.rows) * cols)
+      throw InternalError("a pass differs from the one whose results it takes");
+    for (int64_t r = 0; r < y.rows; ++r)
+      std::copy_n(memo_->values_.data() + begin + static_cast<size_t>(r) * cols, cols, y.row(r));
   }
-  void write_kv(KvCache& cache, int64_t begin, std::span<const std::byte> bytes) override {
-    inner_->write_kv(cache, begin, bytes);
+  void keep(Mat y) {
+    if (memo_ == nullptr || !record_) return;
+    for (int64_t r = 0; r < y.rows; ++r)
+      memo_->values_.insert(memo_->values_.end(), y.row(r), y.row(r) + y.cols);
+    memo_->ends_.push_back(memo_->values_.size());
   }
-  std::unique_ptr<RecurrentState> make_recurrent_state(const RecurrentShape& shape) override {
-    return inner_->make_recurrent_state(shape);
-  }
-  std::vector<std::byte> read_recurrent(const RecurrentState& state) override {
-    return inner_->read_recurrent(state);
-  }
-  void write_recurrent(RecurrentState& state, std::span<const std::byte> bytes) override {
-    inner_->write_recurrent(state, bytes);
-  }
-  void reset_recurrent(RecurrentState& state) override { inner_->reset_recurrent(state); }
-  void embed(const Weight& table, std::span<const int32_t> ids, float scale, Mat y,
-             const Rotation* rotation) override {
-    inner_->embed(table, ids, scale, y, rotation);
-  }
-  void rms_norm(Mat x, const float* w, int64_t group, float eps, Mat y) override {
-    inner_->rms_norm(x, w, group, eps, y);
-  }
-  void rms_norm(Mat x, const float* w, float eps, Activation& y) override {
-    inner_->rms_norm(x, w, eps, y);
-  }
-  void rope(Mat x, int64_t n_heads, int64_t head_dim, int64_t first_position,
-            const Rope& rope) override {
-    inner_->rope(x, n_heads, head_dim, first_position, rope);
-  }
-  void attention(const AttentionArgs& args, KvCache& cache) override {
-    inner_->attention(args, cache);
-  }
-  void split_query_gate(Mat p, int64_t head_dim, Mat query, Mat gate) override {
-    inner_->split_query_gate(p, head_dim, query, gate);
-  }
-  void causal_conv(Mat x, const float* w, RecurrentState& state) override {
-    inner_->causal_conv(x, w, state);
-  }
-  void delta_rule(const DeltaRuleArgs& args, RecurrentState& state) override {
-    inner_->delta_rule(args, state);
-  }
-  void gated_rms_norm(Mat x, const float* w, int64_t group, float eps, Mat gate, Mat y) override {
-    inner_->gated_rms_norm(x, w, group, eps, gate, y);
-  }
-  void gated_unit(GatedUnit unit, Mat gate, Mat up, Mat out) override {
-    inner_->gated_unit(unit, gate, up, out);
-  }
-  void add(Mat x, Mat y) override { inner_->add(x, y); }
-  void softcap(Mat x, float cap) override { inner_->softcap(x, cap); }
 
- private:
+  /// A whole text at once. Nothing comes after it, so keys and values are not stored.
+  void attend(const AttentionArgs& args) {
+    const AttentionShape shape = attention_shape(args);
+    pool_.parallel_for(shape.n_heads, 1, [&](int64_t begin, int64_t end) {
+      std::vector<float> shares(static_cast<size_t>(shape.n_tokens * shape.n_tokens));
+      for (int64_t h = begin; h < end; ++h) {
+        const int64_t kv = h / (shape.n_heads / shape.n_kv_heads) * shape.head_dim;
+        attention_shares(shape, args.q.row(0) + h * shape.head_dim, args.q.stride,
+                         args.k.row(0) + kv, args.k.stride, shares.data());
+        blas::gemm(shape.n_tokens, shape.head_dim, shape.n_tokens, 1.0F, shares.data(),
+                   shape.n_tokens, args.v.row(0) + kv, args.v.stride, 0.0F,
+                   args.out.row(0) + h * shape.head_dim, args.out.stride);
+      }
+    });
+  }
+
   void multiply(const LinearJob& job, const float* weight, const Mat& x) {
     const int64_t n_in = x.cols, n_out = job.weight->n_rows();
     if (n_in != job.weight->n_cols() || job.y.rows != x.rows || job.y.cols != n_out)
@@ -127,15 +143,15 @@ class BlasBackend final : public Backend {
     });
   }
 
-  std::shared_ptr<Backend> inner_;
   std::mutex mutex_;
   ThreadPool pool_;
   std::unordered_map<const Weight*, const float*> f32_;
+  PassMemo* memo_ = nullptr;
+  bool record_ = false;
+  size_t next_ = 0;  ///< costly operation of the pass
 };
 
-}  // namespace
-
-std::shared_ptr<Backend> make_blas_backend(std::shared_ptr<Backend> inner) {
+std::shared_ptr<ReplayingBackend> make_blas_backend(std::shared_ptr<Backend> inner) {
   return std::make_shared<BlasBackend>(std::move(inner));
 }
 

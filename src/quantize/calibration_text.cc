@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -25,8 +26,8 @@ namespace {
 
 /// Tokens that are worth a sequence; a shorter rest is dropped.
 constexpr size_t kLeastTokens = 32;
-/// Sequences held back when no holdout is given: one in 16, within these bounds.
-constexpr size_t kLeastHeldBack = 4, kMostHeldBack = 16;
+/// Sequences held back of all files together when no holdout is given, and the fewest of one file.
+constexpr size_t kHeldBack = 16, kLeastHeldBack = 2;
 /// Sequences of one holdout file that are measured.
 constexpr size_t kHoldoutSequences = 16;
 
@@ -44,6 +45,7 @@ class TokenReader {
   }
   /// The file as sequences.
   std::vector<std::vector<int32_t>> read(const std::filesystem::path& path) {
+    check_path(path);
     const auto file = MappedFile::open(path);
     const auto bytes = file->bytes();
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -62,6 +64,24 @@ class TokenReader {
   }
 
  private:
+  static void check_path(const std::filesystem::path& path) {
+    constexpr std::string_view kExpected = "expected a text, .jsonl or .u32 file";
+    std::error_code ec;
+    const auto status = std::filesystem::status(path, ec);
+    if (!std::filesystem::exists(status))
+      throw InvalidArgument(fmt::format(
+          "calibration or holdout text {}: there is no such file\n{}", path.string(),
+          path.string().find(':') != std::string::npos
+              ? "a weight after the colon of --calib FILE:WEIGHT must be a number above 0"
+              : kExpected));
+    if (std::filesystem::is_directory(status))
+      throw InvalidArgument(fmt::format("calibration or holdout text {}: is a directory, {}",
+                                        path.string(), kExpected));
+    if (std::filesystem::is_regular_file(status) && std::filesystem::file_size(path, ec) == 0)
+      throw InvalidArgument(
+          fmt::format("calibration or holdout text {}: is empty, {}", path.string(), kExpected));
+  }
+
   std::vector<int32_t> encode(std::string_view text) const {
     EncodeOptions options;
     options.add_special = false;
@@ -225,8 +245,8 @@ CalibrationTexts read_calibration_texts(const Metadata& metadata,
     const std::string name = file.path.filename().string();
     const size_t available = sequences.size();
     if (holdout_files.empty() && sequences.size() > 1) {
-      const size_t held = std::min(std::clamp(sequences.size() / 16, kLeastHeldBack, kMostHeldBack),
-                                   sequences.size() / 2);
+      const size_t held =
+          std::min(std::max(kHeldBack / files.size(), kLeastHeldBack), sequences.size() / 2);
       for (size_t i = sequences.size() - held; i < sequences.size(); ++i)
         add(texts.holdout, std::move(sequences[i]), name);
       sequences.resize(sequences.size() - held);

@@ -29,6 +29,10 @@ constexpr double kMostEnergy = 10;
 /// A correction moves no row of weights by more than this part of its length. Where inputs have
 /// lost a direction altogether, no weights can bring it back.
 constexpr double kMostChange = 0.5;
+/// Memory for results of a layer that several passes need, in each of the two streams.
+constexpr size_t kMostMemoBytes = size_t{1} << 30;
+/// Sequences of the holdout that hidden states are compared on.
+constexpr size_t kComparedSequences = 4;
 
 /// At most 1; rows [n_tokens, width].
 std::vector<float> token_weights(const float* rows, int64_t n_tokens, int64_t width) {
@@ -81,8 +85,10 @@ LayerCalibration::LayerCalibration(ModelImage& image, ModelImage* original,
                                    const CalibrationTexts& texts, const Options& options,
                                    ThreadPool& pool, const Progress& progress)
     : image_(image),
-      original_(options.correction > 0 && !texts.calibration.sequences.empty() ? original
-                                                                               : nullptr),
+      original_((options.correction > 0 || options.follow_original) &&
+                        !texts.calibration.sequences.empty()
+                    ? original
+                    : nullptr),
       texts_(texts),
       options_(options),
       pool_(pool),
@@ -93,7 +99,7 @@ LayerCalibration::LayerCalibration(ModelImage& image, ModelImage* original,
 
 void LayerCalibration::pass(ModelImage& image, int64_t layer, std::span<const int32_t> ids,
                             std::span<const float> in, std::span<float> out,
-                            const LinearObserver* observer) {
+                            const LinearObserver* observer, PassMemo* memo) {
   if (progress_.cancel != nullptr) progress_.cancel->check();
   ForwardRequest request;
   request.ids = ids;
@@ -103,7 +109,21 @@ void LayerCalibration::pass(ModelImage& image, int64_t layer, std::span<const in
   request.hidden_out = out;
   request.observer = observer;
   state_.truncate(0);
+  // What a pass computes before the observer ends it was computed with weights that are final.
+  image.backend().replay(memo, out.empty());
+  const struct Ordinary {
+    ReplayingBackend& backend;
+    ~Ordinary() { backend.replay(nullptr, false); }
+  } afterwards{image.backend()};
   image.model().forward(request, state_, workspace_);
+}
+
+PassMemo* LayerCalibration::memo_of(Memos& memos, size_t sequence) {
+  size_t bytes = 0;
+  for (const PassMemo& memo : memos)
+    bytes += memo.bytes();
+  PassMemo& own = memos[sequence];
+  return bytes < kMostMemoBytes || own.n_results() > 0 ? &own : nullptr;
 }
 
 void LayerCalibration::begin() {
@@ -122,21 +142,30 @@ void LayerCalibration::begin() {
   };
   embed(texts_.calibration, calibration_);
   embed(texts_.holdout, holdout_);
-  holdout_quantized_ = holdout_;
+  holdout_quantized_.assign(
+      holdout_.begin(),
+      holdout_.begin() + static_cast<ptrdiff_t>(std::min(kComparedSequences, holdout_.size())));
   if (original_ != nullptr) calibration_original_ = calibration_;
+  memos_ = Memos(calibration_.size());
+  original_memos_ = Memos(calibration_original_.size());
   image_.drop_embedding_and_head();
 }
 
 void LayerCalibration::advance(ModelImage& image, int64_t layer, const TokenSequences& texts,
-                               Stream& stream) {
+                               Stream& stream, Memos* memos) {
   for (size_t i = 0; i < stream.size(); ++i)
-    pass(image, layer, texts.sequences[i], stream[i], stream[i], nullptr);
+    pass(image, layer, texts.sequences[i], stream[i], stream[i], nullptr,
+         memos != nullptr ? &(*memos)[i] : nullptr);
 }
 
 void LayerCalibration::begin_layer(int64_t layer) {
   image_.fill_layer(layer, pool_);
   if (original_ != nullptr) original_->fill_layer(layer, pool_);
   advance(original(), layer, texts_.holdout, holdout_);
+  for (Memos* memos : {&memos_, &original_memos_}) {
+    for (PassMemo& memo : *memos)
+      memo.clear();
+  }
 }
 
 std::vector<std::vector<std::string>> LayerCalibration::groups_of(int64_t layer) {
@@ -158,9 +187,11 @@ std::vector<std::vector<std::string>> LayerCalibration::groups_of(int64_t layer)
 LayerCalibration::Statistics LayerCalibration::collect(int64_t layer, const std::string& first_name,
                                                        int64_t width) {
   Statistics statistics{SecondMoment(width), std::nullopt};
-  if (original_ != nullptr) statistics.cross.emplace(width);
+  const bool correct = original_ != nullptr && options_.correction > 0;
+  if (correct) statistics.cross.emplace(width);
   // Shows the rows entering the matrix to `see` and ends the pass there.
-  const auto watch = [&](ModelImage& image, size_t i, const Stream& stream, const auto& see) {
+  const auto watch = [&](ModelImage& image, size_t i, const Stream& stream, Memos& memos,
+                         const auto& see) {
     const LinearObserver observer = [&](std::span<const std::string_view> names, Mat rows) {
       if (std::string(names.front()) + ".weight" != first_name) return;
       if (rows.stride != rows.cols) throw InternalError("rows entering a matrix are not dense");
@@ -169,16 +200,17 @@ LayerCalibration::Statistics LayerCalibration::collect(int64_t layer, const std:
       throw EndOfPass();
     };
     try {
-      pass(image, layer, texts_.calibration.sequences[i], stream[i], {}, &observer);
+      pass(image, layer, texts_.calibration.sequences[i], stream[i], {}, &observer,
+           memo_of(memos, i));
     } catch (const EndOfPass&) {
     }
   };
   std::vector<float> original;
   for (size_t i = 0; i < calibration_.size(); ++i) {
-    if (original_ != nullptr)
-      watch(*original_, i, calibration_original_,
+    if (correct)
+      watch(*original_, i, calibration_original_, original_memos_,
             [&](const float* rows, int64_t count) { original.assign(rows, rows + count * width); });
-    watch(image_, i, calibration_, [&](const float* rows, int64_t count) {
+    watch(image_, i, calibration_, memos_, [&](const float* rows, int64_t count) {
       std::vector<float> weights = token_weights(rows, count, width);
       if (statistics.cross) {
         const std::vector<float> others = token_weights(original.data(), count, width);
@@ -300,7 +332,8 @@ std::vector<std::vector<double>> LayerCalibration::measure_planes(
   double change = 0, whole = 0;
   for (size_t s = 0; s < calibration_.size(); ++s) {
     const std::vector<float> before = calibration_[s];
-    pass(image_, layer, texts_.calibration.sequences[s], before, calibration_[s], nullptr);
+    pass(image_, layer, texts_.calibration.sequences[s], before, calibration_[s], nullptr,
+         &memos_[s]);
     for (size_t k = static_cast<size_t>(d_model_); k < before.size(); ++k) {
       const double after = static_cast<double>(calibration_[s][k]);
       const double moved = after - static_cast<double>(before[k]);
@@ -343,17 +376,17 @@ void LayerCalibration::use(const PlannedTensor& planned, const FittedTensor& fit
 }
 
 double LayerCalibration::end_layer(int64_t layer) {
-  advance(image_, layer, texts_.calibration, calibration_);
+  advance(image_, layer, texts_.calibration, calibration_, &memos_);
   advance(image_, layer, texts_.holdout, holdout_quantized_);
   image_.drop_layer(layer);
   if (original_ != nullptr) {
-    advance(*original_, layer, texts_.calibration, calibration_original_);
+    advance(*original_, layer, texts_.calibration, calibration_original_, &original_memos_);
     original_->drop_layer(layer);
   }
   double sum = 0;
   int64_t count = 0;
   const auto d = static_cast<size_t>(d_model_);
-  for (size_t s = 0; s < holdout_.size(); ++s) {
+  for (size_t s = 0; s < holdout_quantized_.size(); ++s) {
     for (size_t at = d; at + d <= holdout_[s].size(); at += d, ++count)
       sum += cosine(holdout_[s].data() + at, holdout_quantized_[s].data() + at, d);
   }

@@ -27,10 +27,11 @@ namespace ts {
 class LayerCalibration {
  public:
   struct Options {
-    double damping = 0.1;     ///< see LossMetric
-    double correction = 0.5;  ///< strength of correct_for_input_error(); 0 = none
+    double damping = 0.1;          ///< see LossMetric
+    double correction = 0.5;       ///< strength of correct_for_input_error(); 0 = none
+    bool follow_original = false;  ///< keep the original hidden states without a correction, too
   };
-  /// All must outlive this object. `original` is needed for a correction, else null.
+  /// All must outlive this object. `original` is needed to follow the original, else null.
   LayerCalibration(ModelImage& image, ModelImage* original, const CalibrationTexts& texts,
                    const Options& options, ThreadPool& pool, const Progress& progress);
 
@@ -64,19 +65,28 @@ class LayerCalibration {
 
   /// Original hidden states of the holdout after the last layer done, [n_tokens, d_model] each.
   const std::vector<std::vector<float>>& holdout() const noexcept { return holdout_; }
+  /// Those of the calibration texts, where the original is followed.
+  const std::vector<std::vector<float>>& originals() const noexcept {
+    return calibration_original_;
+  }
   /// Computes logits [count, n_vocab] of rows of such states; the output matrix must be filled.
   void logits(std::span<const float> hidden, int64_t count, std::span<float> out);
 
  private:
   using Stream = std::vector<std::vector<float>>;
+  using Memos = std::vector<PassMemo>;  ///< by sequence
   struct Statistics {
     SecondMoment moment;
     std::optional<CrossMoment> cross;
   };
   /// One pass of one sequence through `layer`. Without `out` it may be ended by the observer.
   void pass(ModelImage& image, int64_t layer, std::span<const int32_t> ids,
-            std::span<const float> in, std::span<float> out, const LinearObserver* observer);
-  void advance(ModelImage& image, int64_t layer, const TokenSequences& texts, Stream& stream);
+            std::span<const float> in, std::span<float> out, const LinearObserver* observer,
+            PassMemo* memo = nullptr);
+  void advance(ModelImage& image, int64_t layer, const TokenSequences& texts, Stream& stream,
+               Memos* memos = nullptr);
+  /// The memo of a sequence, or null where memory for it is not allowed.
+  static PassMemo* memo_of(Memos& memos, size_t sequence);
   /// Groups of matrices that read the same rows, in the order of a pass.
   std::vector<std::vector<std::string>> groups_of(int64_t layer);
   Statistics collect(int64_t layer, const std::string& first_name, int64_t width);
@@ -93,6 +103,7 @@ class LayerCalibration {
   State state_;
   Workspace workspace_;
   Stream calibration_, calibration_original_, holdout_, holdout_quantized_;
+  Memos memos_, original_memos_;  ///< of the layer at work
 };
 
 }  // namespace ts

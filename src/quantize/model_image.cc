@@ -64,7 +64,8 @@ ModelImage::ModelImage(const QuantizePlan& plan, int n_threads, const std::strin
   options.exact = true;
   options.repack = false;
   backend_ = make_blas_backend(make_cpu_backend(options));
-  model_ = load_model(file_, backend_.get());
+  tape_ = std::make_shared<TapeBackend>(backend_);
+  model_ = load_model(file_, tape_.get());
 }
 
 const ModelImage::Place& ModelImage::place(std::string_view name) const {

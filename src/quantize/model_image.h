@@ -14,7 +14,9 @@
 #include "base/thread_pool.h"
 #include "format/gguf.h"
 #include "model/model.h"
+#include "quantize/blas_backend.h"
 #include "quantize/plan.h"
+#include "quantize/tape_backend.h"
 
 namespace ts {
 
@@ -26,7 +28,9 @@ class ModelImage {
   ModelImage(const QuantizePlan& plan, int n_threads, const std::string& isa);
 
   const Model& model() const noexcept { return *model_; }
-  Backend& backend() noexcept { return *backend_; }
+  ReplayingBackend& backend() noexcept { return *backend_; }
+  /// The backend of the model, around backend().
+  TapeBackend& tape() noexcept { return *tape_; }
 
   /// Fills the matrices of a layer with the source's weights.
   void fill_layer(int64_t layer, ThreadPool& pool);
@@ -52,7 +56,8 @@ class ModelImage {
   std::shared_ptr<MappedFile> bytes_;
   std::vector<Place> places_;
   std::shared_ptr<const GgufFile> file_;
-  std::shared_ptr<Backend> backend_;
+  std::shared_ptr<ReplayingBackend> backend_;
+  std::shared_ptr<TapeBackend> tape_;
   std::unique_ptr<const Model> model_;
 };
 

@@ -6,6 +6,7 @@
 
 #include <tensorsharp/engine.hpp>
 
+#include "base/log.h"
 #include "eval/logits_source.h"
 
 namespace ts {
@@ -86,7 +87,15 @@ std::vector<Quality> measure_quality(const std::filesystem::path& model,
   load.n_threads = n_threads;
   load.isa = isa;
   load.context = kSequenceTokens;
-  const auto engine = Engine::load(model.string(), load);
+  std::shared_ptr<const Engine> engine;
+  {
+    // That a text may be longer than the model's context is no news here.
+    WarningCollector warnings;
+    engine = Engine::load(model.string(), load);
+    for (const std::string& line : warnings.take()) {
+      if (!line.starts_with("a context of")) log_warning(line);
+    }
+  }
   SessionLogits quantized(engine, progress.cancel);
   const auto n_vocab = static_cast<size_t>(quantized.n_vocab());
   std::vector<float> rows(static_cast<size_t>(kRowsAtOnce) * n_vocab);

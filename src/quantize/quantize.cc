@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -20,6 +21,7 @@
 #include "quantize/plan.h"
 #include "quantize/saved_layers.h"
 #include "quantize/tensor_fit.h"
+#include "quantize/tuning.h"
 #include "quantize/unrotated_rows.h"
 
 namespace ts {
@@ -45,6 +47,16 @@ std::filesystem::path unchecked_path(const std::filesystem::path& output) {
   std::filesystem::path path = output;
   path.replace_extension(".unchecked.gguf");
   return path;
+}
+
+/// What was said about the provisional file, about the one that was asked for.
+std::string with_final_name(std::string text, const std::filesystem::path& provisional,
+                            const std::filesystem::path& output) {
+  const std::string stem = (provisional.parent_path() / provisional.stem()).string();
+  const std::string final_stem = (output.parent_path() / output.stem()).string();
+  for (size_t at = text.find(stem); at != std::string::npos; at = text.find(stem, at + 1))
+    text.replace(at, stem.size(), final_stem);
+  return text;
 }
 
 /// Removes files unless told not to.
@@ -117,23 +129,32 @@ class Quantizer {
     if (texts.calibration.sequences.empty() && texts.holdout.sequences.empty()) return;
     saved_.emplace(output, options.resume ? identity_of(plan, texts, options) : "");
     image_.emplace(plan, n_threads_, options.isa);
-    if (options.correction > 0 && !texts.calibration.sequences.empty())
+    if ((options.correction > 0 || options.tune) && !texts.calibration.sequences.empty())
       original_.emplace(plan, n_threads_, options.isa);
     layers_.emplace(*image_, original_ ? &*original_ : nullptr, texts,
-                    LayerCalibration::Options{options.damping, options.correction}, pool_,
-                    progress);
+                    LayerCalibration::Options{options.damping, options.correction, options.tune},
+                    pool_, progress);
   }
 
   /// Writes the files at `path`, which is not necessarily where they will stay.
   void write(const std::filesystem::path& path, bool overwrite, QuantizeReport& report) {
     OutputFiles files(plan_, path, overwrite);
     if (layers_) layers_->begin();
+    if (options_.tune) {
+      int64_t layer = -1;
+      for (size_t i = 0; i < plan_.tensors.size(); ++i) {
+        if (plan_.tensors[i].layer == layer) continue;
+        layer = plan_.tensors[i].layer;
+        compute_layer(i, report);
+      }
+      tune(report);
+    }
     int64_t layer = -1;
     for (size_t i = 0; i < plan_.tensors.size(); ++i) {
       const PlannedTensor& t = plan_.tensors[i];
       if (t.layer != layer) {
         layer = t.layer;
-        compute_layer(i, report);
+        if (!options_.tune) compute_layer(i, report);
       }
       progress_(t.tensor.name, done_, total_);
       if (t.fit)
@@ -187,6 +208,18 @@ class Quantizer {
     report.layer_cosines.push_back(layers_->end_layer(layer));
   }
 
+  void tune(QuantizeReport& report) {
+    TuneOptions options;
+    options.steps = options_.tune_steps;
+    options.rate = options_.tune_rate;
+    TuneResult result = tune_model(plan_, *image_, fitted_, texts_, layers_->originals(),
+                                   layers_->holdout(), options, pool_, progress_);
+    report.tune_kl_before = result.kl_before;
+    report.tune_kl_after = result.kl_after;
+    report.tune_steps_kept = result.steps_kept;
+    tuned_ = std::move(result.vectors);
+  }
+
   void write_fitted(OutputFiles& files, size_t index, QuantizedTensor& record) {
     const PlannedTensor& t = plan_.tensors[index];
     FittedTensor& fitted = fitted_[index];
@@ -210,6 +243,10 @@ class Quantizer {
       tensor.rows = rotated_rows(std::move(tensor.rows), t.rotation);
       tensor.packed = {};
     }
+    if (const auto tuned = tuned_.find(tensor.name); tuned != tuned_.end()) {
+      tensor.rows = value_rows(tuned->second);
+      tensor.packed = {};
+    }
     const Progress quiet{nullptr, progress_.cancel};
     uint64_t bytes = 0;
     const bool exact = t.keeps_source() || t.tensor.codec->is_ternary();
@@ -227,13 +264,14 @@ class Quantizer {
   std::optional<SavedLayers> saved_;
   std::optional<ModelImage> image_, original_;
   std::optional<LayerCalibration> layers_;
+  std::map<std::string, std::vector<float>> tuned_;  ///< norms and biases
   uint64_t done_ = 0, total_ = 0;
 };
 
 QuantizeReport report_of(const QuantizePlan& plan, const QuantizeOptions& options) {
   QuantizeReport report;
   report.scheme = plan.main->name;
-  report.method = ternary_method_name(plan.method);
+  report.method = options.tune ? "tuned" : ternary_method_name(plan.method);
   report.seed = options.seed;
   report.dry_run = options.dry_run;
   report.notes = plan.notes;
@@ -268,7 +306,8 @@ void check_request(const std::filesystem::path& output, const QuantizeOptions& o
   if (options.dry_run) return;
   std::error_code ec;
   if (output.extension() != ".gguf")
-    throw Unsupported(fmt::format("{}: only .gguf files can be written", output.string()));
+    throw InvalidArgument(fmt::format(
+        "{}: only .gguf files can be written; give a name that ends in .gguf", output.string()));
   if (std::filesystem::exists(output, ec) && !options.overwrite)
     throw InvalidArgument(
         fmt::format("{}: exists already; use --force to overwrite it", output.string()));
@@ -342,8 +381,14 @@ void run(const QuantizePlan& plan, const std::string& input, const std::filesyst
   check_sidecar(plan, output, options.overwrite);
   const std::filesystem::path unchecked = unchecked_path(output);
   Provisional files(unchecked);
-  quantizer.write(unchecked, true, report);
-  quantizer.measure(unchecked, report);
+  try {
+    quantizer.write(unchecked, true, report);
+    quantizer.measure(unchecked, report);
+  } catch (const IoError& error) {
+    throw IoError(with_final_name(error.what(), unchecked, output));
+  } catch (const ResourceExhausted& error) {
+    throw ResourceExhausted(with_final_name(error.what(), unchecked, output));
+  }
   quantizer.finish();
   if (report.useless && !options.accept_quality) return;
   files.keep_as(output);
@@ -357,6 +402,8 @@ QuantizeReport quantize_model(const std::filesystem::path& input,
                               const Progress& progress) {
   const auto begin = Clock::now();
   check_request(output, options);
+  if (options.tune && options.calibration.empty())
+    throw InvalidArgument("method tuned needs texts to learn from: give --calib FILE");
   progress("read", 0, 0);
   ModelSource source = open_model_source(input, options.force_pre, progress);
   if (!options.dry_run) refuse_input_as_output(source, output);

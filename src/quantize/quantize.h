@@ -46,6 +46,10 @@ struct QuantizeOptions {
   double correction = 0.5;  ///< strength of the correction for the errors of earlier layers, 0 to 1
   /// Texts to measure the result on; without, the ends of the calibration texts.
   std::vector<std::filesystem::path> holdout;
+  /// Afterwards, tune scales, norms and biases; needs calibration texts.
+  bool tune = false;
+  int tune_steps = 40;
+  double tune_rate = 2e-3;      ///< see TuneOptions
   bool accept_quality = false;  ///< keep a result that is of no use
   /// Keep finished layers in OUT.partial, and go on from what is there.
   bool resume = false;
@@ -84,6 +88,10 @@ struct QuantizeReport {
   double bits_per_weight = 0, linear_bits_per_weight = 0;
   std::vector<Quality> quality;       ///< all texts together, then each; empty = not measured
   std::vector<double> layer_cosines;  ///< of hidden states on the holdout, after each layer
+  /// Divergence from the source on the holdout before and after tuning, in nats; steps that were
+  /// kept. Negative: not tuned.
+  double tune_kl_before = -1, tune_kl_after = -1;
+  int tune_steps_kept = 0;
   /// The result is of no use and was not kept (or only because of accept_quality).
   bool useless = false;
   double seconds = 0;

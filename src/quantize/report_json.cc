@@ -55,6 +55,9 @@ ordered_json quantize_report_json(const QuantizeReport& report) {
   const bool measured = !report.quality.empty();
   const Quality all = measured ? report.quality[0] : Quality{};
   const auto known = [&](double value) { return measured ? ordered_json(value) : ordered_json(); };
+  const auto tuned = [&](auto value) {
+    return report.tune_kl_before < 0 ? ordered_json() : ordered_json(value);
+  };
   return {{"output", report.output.string()},
           {"residual_output", report.residual_output.string()},
           {"architecture", report.architecture},
@@ -71,6 +74,9 @@ ordered_json quantize_report_json(const QuantizeReport& report) {
           {"perplexity_source", known(all.perplexity_source)},
           {"kl_mean", known(all.kl_mean)},
           {"top1_agreement", known(all.top1_agreement)},
+          {"tune_kl_before", tuned(report.tune_kl_before)},
+          {"tune_kl_after", tuned(report.tune_kl_after)},
+          {"tune_steps_kept", tuned(report.tune_steps_kept)},
           {"useless", report.useless},
           {"quality", std::move(quality)},
           {"layer_cosines", report.layer_cosines},

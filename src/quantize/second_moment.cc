@@ -13,7 +13,7 @@ namespace ts {
 namespace {
 
 constexpr int64_t kTokens = 256;  // summed in f32
-constexpr int64_t kTile = 128;    // outputs of one product, in each direction
+constexpr int64_t kTile = 256;    // outputs of one product, in each direction
 
 int64_t triangle(int64_t n) noexcept {
   return n * (n + 1) / 2;

@@ -1,5 +1,6 @@
 #include "quantize/quantize.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <random>
 #include <system_error>
@@ -40,16 +41,17 @@ class QuantizeCommand : public Command {
     options.group("Types");
     options.choice("--scheme", options_.scheme,
                    {"ptq1_0", "pq2_0", "q2_0", "tq1_0", "tq2_0", "q8_0", "f16"},
-                   "type of the layers' matrices");
+                   "type of the layers' matrices (default ptq1_0)");
     options.text(
         "--policy", options_.policy, "NAME|FILE",
         "types by tensor: all, ffn-only, keep-down, attention-f16, or a JSON file of rules");
     options.flag("--no-fallback", options_.no_fallback,
                  "refuse, instead of choosing another type, when a width does not fit");
     options.group("Fit");
-    options.text("--method", method_, "NAME",
-                 "absmean, fixed, quantile, topk, l1, mse or gptq (default gptq with --calib, mse "
-                 "without)");
+    options.text(
+        "--method", method_, "NAME",
+        "absmean, fixed, quantile, topk, l1, mse, gptq or tuned (default gptq with --calib, "
+        "mse without)");
     options.real("--threshold", threshold_, 0, 1e6,
                  "of fixed (times the standard deviation, default 0.5), quantile (default 0.38), "
                  "topk (share kept nonzero, default 0.54) and l1 (weight of the penalty, default "
@@ -67,6 +69,10 @@ class QuantizeCommand : public Command {
         "matrices where they matter most; needs --calib");
     options.text("--sparsity", sparsity_, "none|2:4|3:4|1-2:4",
                  "nonzero codes among four consecutive inputs");
+    options.integer("--tune-steps", tune_steps_, 1, 100000,
+                    "of tuned: steps of 4 texts each (default 40)");
+    options.real("--tune-rate", tune_rate_, 1e-6, 1,
+                 "of tuned: largest relative change of a scale in one step (default 0.002)");
     options.group("Calibration");
     options.texts("--calib", calibration_, "FILE[:WEIGHT]",
                   "text to fit the weights with: plain text, .jsonl with \"text\" or \"messages\", "
@@ -103,12 +109,20 @@ class QuantizeCommand : public Command {
   void check_options() override {
     if (output_.empty() && !options_.dry_run)
       throw InvalidArgument("name the file to write, or give --dry-run");
-    if (!method_.empty()) {
+    if (method_ == "tuned") {
+      options_.method = TernaryMethod::kGptq;
+      options_.tune = true;
+    } else if (!method_.empty()) {
       options_.method = parse_ternary_method(method_);
       if (!options_.method)
         throw InvalidArgument(fmt::format(
-            "--method {}: expected absmean, fixed, quantile, topk, l1, mse or gptq", method_));
+            "--method {}: expected absmean, fixed, quantile, topk, l1, mse, gptq or tuned",
+            method_));
     }
+    if ((tune_steps_ || tune_rate_) && !options_.tune)
+      throw InvalidArgument("--tune-steps and --tune-rate are about --method tuned");
+    if (tune_steps_) options_.tune_steps = static_cast<int>(*tune_steps_);
+    if (tune_rate_) options_.tune_rate = static_cast<double>(*tune_rate_);
     if (!sparsity_.empty()) {
       const auto sparsity = parse_sparsity(sparsity_);
       if (!sparsity)
@@ -169,7 +183,10 @@ class QuantizeCommand : public Command {
         console.note("note: " + note);
       console.out(to_text(report, console.verbose()));
     }
-    if (!report.useless) return kSuccess;
+    if (!report.useless) {
+      warn_of_quality(console, report);
+      return kSuccess;
+    }
     const double ratio = report.quality[0].ratio();
     if (options_.accept_quality) {
       console.warn(fmt::format(
@@ -186,6 +203,25 @@ class QuantizeCommand : public Command {
   }
 
  private:
+  /// Above this ratio a model is noticeably worse than its source.
+  static constexpr double kPoorRatio = 1.5;
+  /// Fewer tokens give a ratio that is off by several percent.
+  static constexpr int64_t kFewTokens = 2000;
+
+  void warn_of_quality(Console& console, const QuantizeReport& report) const {
+    if (report.quality.empty()) return;
+    const Quality& all = report.quality[0];
+    if (all.ratio() > kPoorRatio)
+      console.warn(fmt::format(
+          "the perplexity is {:.3g} times the source's: expect clearly worse answers\ntry {}",
+          all.ratio(), advice()));
+    if (all.n_tokens < kFewTokens)
+      console.warn(fmt::format(
+          "quality was measured on {} tokens only: give more text with --holdout for a figure to "
+          "rely on",
+          all.n_tokens));
+  }
+
   void read_plane_fit() {
     if (plane_fit_.empty()) return;
     if (plane_fit_ == "progressive") {
@@ -218,6 +254,7 @@ class QuantizeCommand : public Command {
     if (options_.n_planes == 1) ideas.emplace_back("--planes 2");
     if (options_.rotate == "none") ideas.emplace_back("--rotate auto");
     if (options_.policy.empty()) ideas.emplace_back("--policy ffn-only or attention-f16");
+    if (!calibration_.empty() && !options_.tune) ideas.emplace_back("--method tuned");
     if (ideas.empty()) ideas.emplace_back("more planes or more calibration text");
     return fmt::format("{}", fmt::join(ideas, ", or "));
   }
@@ -227,12 +264,19 @@ class QuantizeCommand : public Command {
     if (verbose || options_.dry_run) {
       std::vector<std::vector<std::string>> rows = {
           {"tensor", "from", "to", "shape", "bytes", "remark"}};
+      // What a note says about many tensors is not said again of each.
+      const auto noted = [&](const std::string& remark) {
+        return std::any_of(report.notes.begin(), report.notes.end(), [&](const std::string& note) {
+          return note.find(remark) != std::string::npos;
+        });
+      };
       for (const QuantizedTensor& t : report.tensors) {
         const std::string to =
             fmt::format("{}{}{}", t.n_planes > 1 ? fmt::format("{} x ", t.n_planes) : "", t.type,
                         t.rotated ? ", rotated" : "");
         rows.push_back({printable(t.name), t.source_type, to,
-                        fmt::format("{{{}, {}}}", t.n_cols, t.n_rows), grouped(t.bytes), t.remark});
+                        fmt::format("{{{}, {}}}", t.n_cols, t.n_rows), grouped(t.bytes),
+                        noted(t.remark) ? "" : t.remark});
       }
       text += table(rows, {4}) + "\n";
     }
@@ -252,25 +296,39 @@ class QuantizeCommand : public Command {
                               report.n_rotated, report.seed)
                 : std::string("Rotation: none\n");
     if (options_.dry_run) return text + "Nothing was written (--dry-run).\n";
-    for (const Quality& q : report.quality)
+    if (report.tune_kl_before >= 0)
+      text += fmt::format("Tuned: KL divergence {:.4f} before, {:.4f} after {} of {} steps\n",
+                          report.tune_kl_before, report.tune_kl_after, report.tune_steps_kept,
+                          options_.tune_steps);
+    for (const Quality& q : report.quality) {
+      // One text's figures are those of all.
+      if (!q.domain.empty() && report.quality.size() == 2) continue;
       text += fmt::format(
           "Quality{}: perplexity {:.3f}, source {:.3f}, ratio {:.3f}; KL divergence {:.4f} nats "
           "(median {:.4f}); same most likely token {:.1f} %; {} tokens\n",
           q.domain.empty() ? "" : " on " + printable(q.domain), q.perplexity, q.perplexity_source,
           q.ratio(), q.kl_mean, q.kl_median, 100 * q.top1_agreement, q.n_tokens);
+    }
     if (report.useless && !options_.accept_quality) return text;
-    text += fmt::format("{}: {} in {:.1f} s, peak memory {}\n", output_,
-                        human_bytes(report.output_bytes), report.seconds,
-                        human_bytes(report.peak_rss_bytes));
-    if (!report.residual_output.empty())
-      text += fmt::format("further planes: {}\n", report.residual_output.string());
+    std::error_code ec;
+    const uint64_t planes =
+        report.residual_output.empty() ? 0 : std::filesystem::file_size(report.residual_output, ec);
+    if (planes > 0 && !ec)
+      text += fmt::format("further planes: {}: {}\n", report.residual_output.string(),
+                          human_bytes(planes));
+    text += fmt::format("{}: {}{} in {:.1f} s, peak memory {}\n", output_,
+                        human_bytes(report.output_bytes - planes),
+                        planes > 0 ? fmt::format(", {} together with the further planes",
+                                                 human_bytes(report.output_bytes))
+                                   : "",
+                        report.seconds, human_bytes(report.peak_rss_bytes));
     return text;
   }
 
   std::string input_, output_, method_, plane_fit_, sparsity_, search_, report_;
   std::vector<std::string> calibration_, holdout_;
-  std::optional<float> threshold_, damping_, correction_, target_bits_;
-  std::optional<int64_t> seed_;
+  std::optional<float> threshold_, damping_, correction_, target_bits_, tune_rate_;
+  std::optional<int64_t> seed_, tune_steps_;
   QuantizeOptions options_;
 };
 

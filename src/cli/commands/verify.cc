@@ -1,5 +1,7 @@
 #include "eval/verify.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include <tensorsharp/error.hpp>
@@ -117,8 +119,19 @@ class VerifyCommand : public Command {
     for (const WeightError& e : errors)
       rows.push_back({printable(e.name), fmt::format("{:.6f}", e.relative_error),
                       fmt::format("{:.3f}", e.sqnr_db), fmt::format("{:.6f}", e.min_row_cosine)});
-    console.out(table(rows, {1, 2, 3}));
+    console.out(table(rows, {1, 2, 3}) + comparison_summary(errors));
     return kSuccess;
+  }
+
+  static std::string comparison_summary(const std::vector<WeightError>& errors) {
+    if (errors.empty()) return "nothing to compare\n";
+    const auto worst = std::min_element(
+        errors.begin(), errors.end(),
+        [](const WeightError& a, const WeightError& b) { return a.sqnr_db < b.sqnr_db; });
+    const auto exact = std::count_if(errors.begin(), errors.end(),
+                                     [](const WeightError& e) { return e.relative_error == 0; });
+    return fmt::format("{} tensors compared, {} of them equal; worst: {} with {:.2f} dB\n",
+                       errors.size(), exact, printable(worst->name), worst->sqnr_db);
   }
 
   std::string summary(const VerifyReport& report) const {

@@ -39,6 +39,42 @@ class Quantize(Case):
                     "--json")
         self.assertLess(both.json()["perplexity"], first.json()["perplexity"], first.stderr)
 
+    def test_tuning_lowers_the_divergence_of_other_text(self):
+        out = str(self.folder / "out.gguf")
+        done = run("quantize", MODEL, out, "--scheme", "q2_0", "--method", "tuned", "--calib", TEXT,
+                   "--calib-tokens", "4096", "--tune-steps", "8", "--tune-rate", "0.03", "--seed",
+                   "1", "--json")
+        self.assertEqual(done.status, 0, done.stderr)
+        report = done.json()
+        self.assertEqual(report["method"], "tuned")
+        self.assertLess(report["tune_kl_after"], 0.9 * report["tune_kl_before"])
+        # The file holds what was tuned: measured on it, int8 activations and all.
+        self.assertLess(report["kl_mean"], report["tune_kl_before"])
+        self.assertEqual(run("verify", out, "--level", "full").status, 0)
+
+    def test_sizes_quality_and_texts_are_spoken_of_clearly(self):
+        out = self.folder / "out.gguf"
+        done = run("quantize", MODEL, str(out), "--planes", "2", "--seed", "1")
+        self.assertEqual(done.status, 0, done.stderr)
+        text = done.stdout.decode()
+        self.assertEqual(text.count("Quality"), 1, text)
+        self.assertIn("together with the further planes", text.splitlines()[-1])
+        self.assertIn("tokens only", done.stderr)
+        self.assertNotIn("unchecked", text + done.stderr)
+        self.assertNotIn("context of", done.stderr)
+        plan = run("quantize", MODEL, "--dry-run")
+        self.assertNotIn("whole number", plan.stdout.decode())
+        self.assertIn("whole number", plan.stderr)
+        compared = run("verify", str(out), "--against", MODEL)
+        self.assertIn("tensors compared", compared.stdout.decode().splitlines()[-1])
+
+        (self.folder / "empty.txt").write_text("", encoding="utf-8")
+        for text in (self.folder, self.folder / "empty.txt", TEXT + ":x"):
+            refused = run("quantize", MODEL, str(self.folder / "x.gguf"), "--calib", str(text))
+            self.assertEqual(refused.status, 2, refused.stderr)
+            self.assertIn("calibration", refused.stderr)
+        self.assertEqual(run("quantize", MODEL, str(self.folder / "x.txt")).status, 2)
+
     def test_a_useless_result_is_refused(self):
         out = str(self.folder / "out.gguf")
         arguments = ["quantize", MODEL, out, "--scheme", "q2_0", "--holdout", TEXT, "--seed", "1",
@@ -54,7 +90,7 @@ class Quantize(Case):
         out = str(self.folder / "out.gguf")
         for arguments in (["--method", "best"], ["--method", "gptq"], ["--planes", "4"],
                           ["--rotate", "100"], ["--policy", "none"], ["--scheme", "f16",
-                          "--planes", "2"], ["--plane-fit", "tied"], ["--resume"],
+                          "--planes", "2"], ["--plane-fit", "tied"], ["--method", "tuned"], ["--tune-steps", "3"], ["--resume"],
                           ["--damping", "0.5"], ["--report", "x.txt"], ["--sparsity", "5:8"],
                           ["--scheme", "pq2_0", "--rotate", "128"]):
             with self.subTest(arguments):

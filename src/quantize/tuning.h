@@ -1,0 +1,50 @@
+/// The last stage of method `tuned`: the scales of all ternary planes, the gains of norms and the
+/// biases follow the gradient of the divergence between the original's predictions and the
+/// quantized model's; codes stay. Method and figures: docs/quantize-methods.md.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/progress.h"
+#include "base/thread_pool.h"
+#include "quantize/calibration_text.h"
+#include "quantize/model_image.h"
+#include "quantize/plan.h"
+#include "quantize/tensor_fit.h"
+
+namespace ts {
+
+struct TuneOptions {
+  int steps = 40;
+  int sequences_per_step = 4;
+  /// Largest relative change of a scale or gain in one step.
+  double rate = 2e-3;
+};
+
+/// Hidden states [n_tokens, d_model] after the last layer of the original, by sequence.
+using HiddenStates = std::vector<std::vector<float>>;
+
+struct TuneResult {
+  /// Mean KL(original || quantized) on the holdout, in nats, before and with the values kept.
+  double kl_before = 0, kl_after = 0;
+  int steps_kept = 0;  ///< the step whose values were best on the holdout; 0 = nothing was changed
+  /// New values of norms and biases, by tensor name.
+  std::map<std::string, std::vector<float>> vectors;
+};
+
+/// `fitted` [plan.tensors.size()] are the packed planes of what was fitted; their scales are
+/// replaced. `image`: its layers' weights are overwritten and dropped again.
+/// The holdout decides which step is kept.
+/// Memory: all layers' matrices in f32, codes at a byte each, the output matrix in f32, and what
+/// TapeBackend needs for one sequence.
+/// Errors: Unsupported (recurrent layers, capped logits), Cancelled.
+TuneResult tune_model(const QuantizePlan& plan, ModelImage& image, std::span<FittedTensor> fitted,
+                      const CalibrationTexts& texts, const HiddenStates& originals,
+                      const HiddenStates& holdout_originals, const TuneOptions& options,
+                      ThreadPool& pool, const Progress& progress);
+
+}  // namespace ts
