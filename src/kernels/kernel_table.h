@@ -173,8 +173,10 @@ struct PackedKernels {
   bool tables = false;
   /// Rows as in the file -> one tile. n_rows <= tile_rows; missing rows get zero scales.
   void (*pack)(const uint8_t* w, size_t row_bytes, size_t n_rows, size_t k, uint8_t* tile);
-  /// Codes [k] and scales [k / group] of one row of a tile.
-  void (*unpack_row)(const uint8_t* tile, size_t row, size_t k, uint8_t* codes, float* scales);
+  /// Codes [k], scales [k / group] and minimums [k / min_group] (not written in formats without) of
+  /// one row of a tile.
+  void (*unpack_row)(const uint8_t* tile, size_t row, size_t k, uint8_t* codes, float* scales,
+                     float* minimums);
   /// y[r] for the first n_rows rows of the tiles and one activation row.
   void (*gemv)(const uint8_t* tiles, size_t n_rows, size_t k, const ActRow* act, float* y);
   /// y[m * y_stride + r] for n_act activation rows.

@@ -90,7 +90,8 @@ std::vector<float> products(const KernelTable& table, const CpuWeight& w, size_t
     uint8_t* row_codes = &codes[r * code_stride];
     float* row_scales = &scales[r * scale_stride];
     if (w.packed())
-      layout->unpack_row(w.tile_of(first + r), (first + r) % w.tile_rows, k, row_codes, row_scales);
+      layout->unpack_row(w.tile_of(first + r), (first + r) % w.tile_rows, k, row_codes, row_scales,
+                         min_stride ? &mins[r * min_stride] : nullptr);
     else
       table.unpack[format](w.row(first + r), k, row_codes, row_scales,
                            min_stride ? &mins[r * min_stride] : nullptr);

@@ -67,10 +67,15 @@ void CpuWeight::decode_row(const KernelTable& table, size_t r, float* out) const
   }
   const IntFormatInfo& info = kIntFormatInfo[int_format];
   std::vector<uint8_t> codes(cols);
-  std::vector<float> scales(cols / info.group);
-  table.packed[int_format].unpack_row(tile_of(r), r % tile_rows, cols, codes.data(), scales.data());
-  for (size_t e = 0; e < cols; ++e)
-    out[e] = static_cast<float>(codes[e] - info.offset) * scales[e / info.group];
+  const size_t n_minimums = info.min_group ? cols / info.min_group : 0;
+  std::vector<float> scales(cols / info.group), minimums(n_minimums);
+  table.packed[int_format].unpack_row(tile_of(r), r % tile_rows, cols, codes.data(), scales.data(),
+                                      minimums.data());
+  for (size_t e = 0; e < cols; ++e) {
+    const int code = info.max_code == 255 ? static_cast<int8_t>(codes[e]) : codes[e] - info.offset;
+    out[e] = static_cast<float>(code) * scales[e / info.group];
+    if (n_minimums > 0) out[e] = out[e] + minimums[e / info.min_group];
+  }
 }
 
 }  // namespace ts

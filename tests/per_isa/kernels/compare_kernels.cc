@@ -183,13 +183,17 @@ void compare_packed_rows(const KernelTable& candidate, const KernelTable& refere
   const size_t tile_bytes = packed.tiles.size() / ((n_rows + tile_rows - 1) / tile_rows);
   for (size_t r = 0; r<n_rows; r += n_rows> 4 ? 3 : 1) {
     std::vector<uint8_t> codes(k);
-    std::vector<float> scales(k / info.group);
+    std::vector<float> scales(k / info.group), minimums(info.min_group ? k / info.min_group : 0);
     packed.kernels.unpack_row(&packed.tiles[r / tile_rows * tile_bytes], r % tile_rows, k,
-                              codes.data(), scales.data());
+                              codes.data(), scales.data(), minimums.data());
     const auto* row = plain.tile.codes + r * plain.tile.code_stride;
     expect_same(codes, std::vector<uint8_t>(row, row + k), what + " codes read back");
     const auto* s = plain.tile.scales + r * plain.tile.scale_stride;
     expect_same(scales, std::vector<float>(s, s + k / info.group), what + " scales read back");
+    if (info.min_group == 0) continue;
+    const auto* m = plain.tile.mins + r * plain.tile.min_stride;
+    expect_same(minimums, std::vector<float>(m, m + k / info.min_group),
+                what + " minimums read back");
   }
 }
 

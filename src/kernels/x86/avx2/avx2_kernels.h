@@ -14,6 +14,7 @@ void set_delta_rule(KernelTable* table);       // delta_rule.cc
 void set_hadamard(KernelTable* table);         // hadamard.cc
 void set_packing(KernelTable* table);          // packing.cc
 void set_packed_products(KernelTable* table);  // packed_products.cc
+void set_small_groups(KernelTable* table);     // small_groups.cc
 void set_triples(KernelTable* table);          // triples.cc: replaces base 3 by tables
 /// packing.cc: base 3 again, for instruction sets whose products read that.
 void set_base3_packing(KernelTable* table);

@@ -14,6 +14,7 @@ void overlay_avx2(KernelTable* table) {
   avx2::set_packing(table);
   avx2::set_packed_products(table);
   avx2::set_triples(table);
+  avx2::set_small_groups(table);
 }
 
 }  // namespace ts

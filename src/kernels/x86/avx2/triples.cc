@@ -367,7 +367,7 @@ void gemm(const uint8_t* tiles, size_t n_rows, size_t k, const ActRow* act, size
 }
 
 /// Codes and scales of one row of a tile.
-void unpack_row(const uint8_t* tile, size_t row, size_t k, uint8_t* codes, float* scales) {
+void unpack_row(const uint8_t* tile, size_t row, size_t k, uint8_t* codes, float* scales, float*) {
   alignas(64) uint8_t steps[2][Triples::kGroup * kRows];
   for (size_t g = 0; g < k / Triples::kGroup; ++g, tile += Triples::kBytes) {
     unpack_group(tile, steps[0], steps[1]);

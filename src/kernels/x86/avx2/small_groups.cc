@@ -1,0 +1,570 @@
+// Products of tiles of formats with groups of 16 and 32 weights: Q4_0, Q4_1, Q5_0, Q8_0, Q4_K,
+// Q6_K.
+//
+// Idea: as for ternary tiles, lane = row: 16 rows side by side, an activation enters as one
+// broadcast of four int8, and no lane is ever added to another. Rows multiplied one at a time have
+// to transpose and add eight groups' sums, and a row of 18 groups (576 columns) wastes most of its
+// third eight; here a group of any number costs the same. The tiles hold the 32-bit words of the
+// blocks as they are, word after word for 16 rows: byte (row, lane) of word i has the code of
+// column 4 i + lane in its low and, in the four-bit formats, that of a later column in its high
+// nibble. As in the file but for the order (Q4_K: scales as bytes, 4.625 bits per weight for 4.5).
+// Exact: bit for bit the definition in kernel_table.h. int16 sums hold eight steps of codes to 15
+// (30480), four to 31, two to 63; signed bytes are multiplied as |w| * sign(a, w), one step
+// (32512) at a time.
+// Preconditions: those of PackedKernels in kernel_table.h; any alignment.
+#include <immintrin.h>
+
+#include "kernels/x86/avx2/avx2_kernels.h"
+
+namespace ts::avx2 {
+namespace {
+
+#include "kernels/x86/formats.inc"
+#include "kernels/x86/packed_layouts.inc"
+// clang-format off: after the layouts.
+#include "kernels/x86/avx2/columns.inc"
+// clang-format on
+
+/// f32 values of 8 + 8 rows.
+struct Floats {
+  __m256 a, b;
+};
+
+inline Floats halves16(const uint8_t* p) {
+  return {halves(p), halves(p + 16)};
+}
+
+inline __m256i low_nibbles(__m256i x) {
+  return _mm256_and_si256(x, _mm256_set1_epi8(15));
+}
+inline __m256i high_nibbles(__m256i x) {
+  return _mm256_and_si256(_mm256_srli_epi16(x, 4), _mm256_set1_epi8(15));
+}
+
+// One struct per format. A span of kSpan columns takes kSpanBytes per tile; its codes come in
+// chunks of kChunk columns, a step (four columns) at a time.
+//   kWiden                     steps whose products fit 16-bit sums; 0 = signed codes
+//   chunk(span, c)             where chunk c begins
+//   codes<S>(chunk, at)        step S of the chunk, rows 0-7 (at 0) or 8-15 (at 32)
+//   scales(span, g), minimums(span, g)    of group g of the span
+//   pack(rows, span)           blocks of 16 rows, null = no such row; the span is zero before
+
+inline void copy_word(const uint8_t* from, uint8_t* span, size_t word, size_t row) {
+  __builtin_memcpy(span + 64 * word + 4 * row, from + 4 * word, 4);
+}
+inline void copy_half(const uint8_t* from, uint8_t* to, size_t row) {
+  __builtin_memcpy(to + 2 * row, from, 2);
+}
+
+/// Word i: columns 4 i + lane, and 16 + 4 i + lane.
+template <size_t S>
+inline __m256i nibble_step(const uint8_t* words, size_t at) {
+  if constexpr (S < 4)
+    return low_nibbles(load32(words + 64 * S + at));
+  else
+    return high_nibbles(load32(words + 64 * (S - 4) + at));
+}
+
+struct Q4_0Tile {
+  static constexpr IntFormat kFormat = kIntQ4_0;
+  static constexpr size_t kSpan = 32, kChunk = 32, kSpanBytes = 256 + 32, kWiden = 8;
+  static const uint8_t* chunk(const uint8_t* span, size_t) { return span; }
+  template <size_t S>
+  static __m256i codes(const uint8_t* chunk, size_t at) {
+    return nibble_step<S>(chunk, at);
+  }
+  static Floats scales(const uint8_t* span, size_t) { return halves16(span + 256); }
+  static void pack(const uint8_t* const* rows, uint8_t* span) {
+    for (size_t r = 0; r < kRows && rows[r]; ++r) {
+      for (size_t i = 0; i < 4; ++i)
+        copy_word(rows[r] + 2, span, i, r);
+      copy_half(rows[r], span + 256, r);
+    }
+  }
+};
+
+struct Q4_1Tile {
+  static constexpr IntFormat kFormat = kIntQ4_1;
+  static constexpr size_t kSpan = 32, kChunk = 32, kSpanBytes = 256 + 64, kWiden = 8;
+  static const uint8_t* chunk(const uint8_t* span, size_t) { return span; }
+  template <size_t S>
+  static __m256i codes(const uint8_t* chunk, size_t at) {
+    return nibble_step<S>(chunk, at);
+  }
+  static Floats scales(const uint8_t* span, size_t) { return halves16(span + 256); }
+  static Floats minimums(const uint8_t* span, size_t) { return halves16(span + 288); }
+  static void pack(const uint8_t* const* rows, uint8_t* span) {
+    for (size_t r = 0; r < kRows && rows[r]; ++r) {
+      for (size_t i = 0; i < 4; ++i)
+        copy_word(rows[r] + 4, span, i, r);
+      copy_half(rows[r], span + 256, r);
+      copy_half(rows[r] + 2, span + 288, r);
+    }
+  }
+};
+
+/// Fifth bits: bit s of byte (row, lane) belongs to column 4 s + lane.
+struct Q5_0Tile {
+  static constexpr IntFormat kFormat = kIntQ5_0;
+  static constexpr size_t kSpan = 32, kChunk = 32, kSpanBytes = 256 + 64 + 32, kWiden = 4;
+  static const uint8_t* chunk(const uint8_t* span, size_t) { return span; }
+  template <size_t S>
+  static __m256i codes(const uint8_t* chunk, size_t at) {
+    const __m256i bits = load32(chunk + 256 + at);
+    const __m256i fifth = S < 4 ? _mm256_slli_epi16(bits, S < 4 ? 4 - S : 0)
+                                : _mm256_srli_epi16(bits, S < 4 ? 0 : S - 4);
+    return _mm256_or_si256(nibble_step<S>(chunk, at),
+                           _mm256_and_si256(fifth, _mm256_set1_epi8(16)));
+  }
+  static Floats scales(const uint8_t* span, size_t) { return halves16(span + 320); }
+  static void pack(const uint8_t* const* rows, uint8_t* span) {
+    for (size_t r = 0; r < kRows && rows[r]; ++r) {
+      for (size_t i = 0; i < 4; ++i)
+        copy_word(rows[r] + 6, span, i, r);
+      const uint32_t bits = load_int<uint32_t>(rows[r] + 2);
+      for (size_t lane = 0; lane < 4; ++lane) {
+        // Every fourth bit, together.
+        uint32_t x = bits >> lane & 0x11111111u;
+        x = (x | x >> 3) & 0x03030303u;
+        x = (x | x >> 6) & 0x000F000Fu;
+        span[256 + 4 * r + lane] = static_cast<uint8_t>(x | x >> 12);
+      }
+      copy_half(rows[r], span + 320, r);
+    }
+  }
+};
+
+struct Q8_0Tile {
+  static constexpr IntFormat kFormat = kIntQ8_0;
+  static constexpr size_t kSpan = 32, kChunk = 32, kSpanBytes = 512 + 32, kWiden = 0;
+  static const uint8_t* chunk(const uint8_t* span, size_t) { return span; }
+  template <size_t S>
+  static __m256i codes(const uint8_t* chunk, size_t at) {
+    return load32(chunk + 64 * S + at);
+  }
+  static Floats scales(const uint8_t* span, size_t) { return halves16(span + 512); }
+  static void pack(const uint8_t* const* rows, uint8_t* span) {
+    for (size_t r = 0; r < kRows && rows[r]; ++r) {
+      for (size_t i = 0; i < 8; ++i)
+        copy_word(rows[r] + 2, span, i, r);
+      copy_half(rows[r], span + 512, r);
+    }
+  }
+};
+
+/// 32 bytes of d, 32 of dmin, 8 x 16 of scales, 8 x 16 of minimums, four chunks of two groups: the
+/// first in the low nibbles.
+struct Q4_KTile {
+  static constexpr IntFormat kFormat = kIntQ4_K;
+  static constexpr size_t kSpan = 256, kChunk = 64, kSpanBytes = 64 + 256 + 2048, kWiden = 8;
+  static const uint8_t* chunk(const uint8_t* span, size_t c) { return span + 320 + 512 * c; }
+  template <size_t S>
+  static __m256i codes(const uint8_t* chunk, size_t at) {
+    if constexpr (S < 8)
+      return low_nibbles(load32(chunk + 64 * S + at));
+    else
+      return high_nibbles(load32(chunk + 64 * (S - 8) + at));
+  }
+  static Floats times(const uint8_t* half, const uint8_t* bytes) {
+    const Floats d = halves16(half);
+    const uint64_t a = load_int<uint64_t>(bytes), b = load_int<uint64_t>(bytes + 8);
+    return {_mm256_mul_ps(d.a, bytes_to_floats(a)), _mm256_mul_ps(d.b, bytes_to_floats(b))};
+  }
+  static Floats scales(const uint8_t* span, size_t g) { return times(span, span + 64 + 16 * g); }
+  static Floats minimums(const uint8_t* span, size_t g) {
+    const Floats m = times(span + 32, span + 192 + 16 * g);
+    return {negate(m.a), negate(m.b)};
+  }
+  static void pack(const uint8_t* const* rows, uint8_t* span) {
+    for (size_t r = 0; r < kRows && rows[r]; ++r) {
+      copy_half(rows[r], span, r);
+      copy_half(rows[r] + 2, span + 32, r);
+      uint64_t scales, minimums;
+      k_scale_bytes(rows[r] + 4, &scales, &minimums);
+      for (size_t g = 0; g < 8; ++g) {
+        span[64 + 16 * g + r] = static_cast<uint8_t>(scales >> (8 * g));
+        span[192 + 16 * g + r] = static_cast<uint8_t>(minimums >> (8 * g));
+      }
+      for (size_t i = 0; i < 32; ++i)
+        copy_word(rows[r] + 16, span + 320, i, r);
+    }
+  }
+};
+
+/// 32 bytes of d, 16 x 16 of scales, two chunks of eight groups: 16 words of nibbles, 8 of pairs.
+struct Q6_KTile {
+  static constexpr IntFormat kFormat = kIntQ6_K;
+  static constexpr size_t kSpan = 256, kChunk = 128, kSpanBytes = 32 + 256 + 3072, kWiden = 2;
+  static const uint8_t* chunk(const uint8_t* span, size_t c) { return span + 288 + 1536 * c; }
+  template <size_t S>
+  static __m256i codes(const uint8_t* chunk, size_t at) {
+    constexpr size_t kQuarter = S / 8, kWord = S % 8;
+    const __m256i four_bits = load32(chunk + 512 * (kQuarter % 2) + 64 * kWord + at);
+    const __m256i pairs = load32(chunk + 1024 + 64 * kWord + at);
+    const __m256i moved = kQuarter < 2
+                              ? _mm256_slli_epi16(pairs, kQuarter < 2 ? 4 - 2 * kQuarter : 0)
+                              : _mm256_srli_epi16(pairs, kQuarter < 2 ? 0 : 2 * kQuarter - 4);
+    return _mm256_or_si256(kQuarter < 2 ? low_nibbles(four_bits) : high_nibbles(four_bits),
+                           _mm256_and_si256(moved, _mm256_set1_epi8(0x30)));
+  }
+  static Floats scales(const uint8_t* span, size_t g) {
+    const Floats d = halves16(span);
+    const auto bytes = [&](size_t at) {
+      const __m128i x = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(span + 32 + 16 * g + at));
+      return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(x));
+    };
+    return {_mm256_mul_ps(d.a, bytes(0)), _mm256_mul_ps(d.b, bytes(8))};
+  }
+  static void pack(const uint8_t* const* rows, uint8_t* span) {
+    for (size_t r = 0; r < kRows && rows[r]; ++r) {
+      copy_half(rows[r] + 208, span, r);
+      for (size_t g = 0; g < 16; ++g)
+        span[32 + 16 * g + r] = rows[r][192 + g];
+      for (size_t n = 0; n < 2; ++n) {
+        uint8_t* chunk = span + 288 + 1536 * n;
+        for (size_t i = 0; i < 16; ++i)
+          copy_word(rows[r] + 64 * n, chunk, i, r);
+        for (size_t i = 0; i < 8; ++i)
+          copy_word(rows[r] + 128 + 32 * n, chunk + 1024, i, r);
+      }
+    }
+  }
+};
+
+template <class F>
+constexpr size_t kGroupOf = kInfo<F>.group;
+template <class F>
+constexpr bool kMinimums = kInfo<F>.min_group != 0;
+
+/// What an activation row offers per group of the format.
+template <class F>
+inline const float* act_scales(const ActRow& act) {
+  return kGroupOf<F> == 16 ? act.scale16 : act.scale;
+}
+template <class F>
+inline const int32_t* act_sums(const ActRow& act) {
+  return kGroupOf<F> == 16 ? act.isum16 : act.isum;
+}
+
+inline __m256i widened(__m256i words) {
+  return _mm256_madd_epi16(words, _mm256_set1_epi16(1));
+}
+
+/// Signed codes times activations, as 32-bit sums.
+inline __m256i signed_products(__m256i codes, __m256i q) {
+  return widened(_mm256_maddubs_epi16(_mm256_abs_epi8(codes), _mm256_sign_epi8(q, codes)));
+}
+
+/// Adds steps [S, End) of a chunk to 16-bit sums.
+template <class F, size_t S, size_t End>
+inline void add_steps(const uint8_t* chunk, const int8_t* q, __m256i* a, __m256i* b) {
+  if constexpr (S < End) {
+    const __m256i x = four(q + 4 * S);
+    *a = accumulate(*a, F::template codes<S>(chunk, 0), x);
+    *b = accumulate(*b, F::template codes<S>(chunk, 32), x);
+    add_steps<F, S + 1, End>(chunk, q, a, b);
+  }
+}
+
+/// 32-bit sums of steps [S, End), one group.
+template <class F, size_t S, size_t End>
+inline void add_group_sums(const uint8_t* chunk, const int8_t* q, Sums* sums) {
+  if constexpr (S < End) {
+    constexpr size_t kSteps = F::kWiden == 0 ? 1 : F::kWiden < End - S ? F::kWiden : End - S;
+    if constexpr (F::kWiden == 0) {
+      const __m256i x = four(q + 4 * S);
+      sums->a = _mm256_add_epi32(sums->a, signed_products(F::template codes<S>(chunk, 0), x));
+      sums->b = _mm256_add_epi32(sums->b, signed_products(F::template codes<S>(chunk, 32), x));
+    } else {
+      __m256i a = _mm256_setzero_si256(), b = a;
+      add_steps<F, S, S + kSteps>(chunk, q, &a, &b);
+      sums->a = _mm256_add_epi32(sums->a, widened(a));
+      sums->b = _mm256_add_epi32(sums->b, widened(b));
+    }
+    add_group_sums<F, S + kSteps, End>(chunk, q, sums);
+  }
+}
+
+/// acc += float(sums - offset * isum) * (scale * a_scale), 16 rows.
+template <class F>
+inline void add_products(float* acc, Sums sums, Floats scale, float a_scale, int32_t isum) {
+  const __m256 activation = _mm256_set1_ps(a_scale);
+  const auto add = [&](float* at, __m256i sum, __m256 s) {
+    if constexpr (kInfo<F>.offset != 0)
+      sum = _mm256_sub_epi32(sum, _mm256_set1_epi32(kInfo<F>.offset * isum));
+    const __m256 value = _mm256_mul_ps(_mm256_cvtepi32_ps(sum), _mm256_mul_ps(s, activation));
+    _mm256_storeu_ps(at, _mm256_add_ps(_mm256_loadu_ps(at), value));
+  };
+  add(acc, sums.a, scale.a);
+  add(acc + 8, sums.b, scale.b);
+}
+
+inline void add_minimums(float* low, Floats minimum, float fsum) {
+  const __m256 f = _mm256_set1_ps(fsum);
+  _mm256_storeu_ps(low, _mm256_add_ps(_mm256_loadu_ps(low), _mm256_mul_ps(minimum.a, f)));
+  _mm256_storeu_ps(low + 8, _mm256_add_ps(_mm256_loadu_ps(low + 8), _mm256_mul_ps(minimum.b, f)));
+}
+
+/// tree(acc) or tree(acc) + tree(low).
+template <class F>
+inline void store_sums(const float* acc, const float* low, float* y, size_t n_rows) {
+  if constexpr (!kMinimums<F>) {
+    store_rows(acc, y, n_rows);
+  } else {
+    alignas(32) float a[kRows], b[kRows];
+    store_rows(acc, a, kRows);
+    store_rows(low, b, kRows);
+    for (size_t r = 0; r < n_rows; ++r)
+      y[r] = a[r] + b[r];
+  }
+}
+
+/// The groups from group I of a chunk on; g counts from the row's beginning.
+template <class F, size_t I>
+inline void chunk_groups(const uint8_t* span, size_t first, const uint8_t* chunk, const ActRow& act,
+                         const int8_t* q, size_t g, float* acc, float* low) {
+  constexpr size_t kSteps = kGroupOf<F> / 4;
+  if constexpr (I < F::kChunk / kGroupOf<F>) {
+    Sums sums = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+    add_group_sums<F, I * kSteps, (I + 1) * kSteps>(chunk, q, &sums);
+    add_products<F>(acc + g % 8 * kRows, sums, F::scales(span, first + I), act_scales<F>(act)[g],
+                    act_sums<F>(act)[g]);
+    if constexpr (kMinimums<F>)
+      add_minimums(low + g % 8 * kRows, F::minimums(span, first + I), act.fsum[g]);
+    chunk_groups<F, I + 1>(span, first, chunk, act, q, g + 1, acc, low);
+  }
+}
+
+template <class F>
+void gemv(const uint8_t* tiles, size_t n_rows, size_t k, const ActRow* act, float* y) {
+  constexpr size_t kPerChunk = F::kChunk / kGroupOf<F>;
+  alignas(64) float acc[8 * kRows], low[8 * kRows];
+  for (size_t r = 0; r < n_rows; r += kRows) {
+    for (size_t i = 0; i < 8 * kRows; ++i)
+      acc[i] = low[i] = 0.0F;
+    const int8_t* q = act->q;
+    size_t g = 0;
+    for (size_t s = 0; s < k / F::kSpan; ++s, tiles += F::kSpanBytes) {
+      for (size_t i = 0; i < F::kSpanBytes; i += 64)
+        prefetch(tiles + kAhead + i);
+      for (size_t c = 0; c < F::kSpan / F::kChunk; ++c, q += F::kChunk, g += kPerChunk)
+        chunk_groups<F, 0>(tiles, c * kPerChunk, F::chunk(tiles, c), *act, q, g, acc, low);
+    }
+    store_sums<F>(acc, low, y + r, n_rows - r < kRows ? n_rows - r : kRows);
+  }
+}
+
+template <class F, size_t S>
+inline void store_steps(const uint8_t* chunk, uint8_t* steps) {
+  if constexpr (S < F::kChunk / 4) {
+    store_step(steps + 64 * S, F::template codes<S>(chunk, 0));
+    store_step(steps + 64 * S + 32, F::template codes<S>(chunk, 32));
+    store_steps<F, S + 1>(chunk, steps);
+  }
+}
+
+/// A span as bytes, 64 of 16 rows per step, and its scales and minimums as f32.
+template <class F>
+inline void unpack_span(const uint8_t* span, uint8_t* steps, float* scales, float* minimums) {
+  for (size_t i = 0; i < F::kSpanBytes; i += 64)
+    prefetch(span + kAhead + i);
+  for (size_t c = 0; c < F::kSpan / F::kChunk; ++c)
+    store_steps<F, 0>(F::chunk(span, c), steps + c * F::kChunk * kRows);
+  const auto store = [](float* to, Floats v) {
+    _mm256_storeu_ps(to, v.a);
+    _mm256_storeu_ps(to + 8, v.b);
+  };
+  for (size_t g = 0; g < F::kSpan / kGroupOf<F>; ++g) {
+    store(scales + g * kRows, F::scales(span, g));
+    if constexpr (kMinimums<F>) store(minimums + g * kRows, F::minimums(span, g));
+  }
+}
+
+constexpr size_t kUnpackedColumns = 1024;
+constexpr size_t kFewColumns = 16;
+
+struct Unpacked {
+  alignas(64) uint8_t steps[kUnpackedColumns * kRows];
+  float acc[kPackedColumns * 8 * kRows], low[kPackedColumns * 8 * kRows];
+  float scales[kUnpackedColumns / 16 * kRows], minimums[kUnpackedColumns / 32 * kRows];
+};
+static_assert(sizeof(Unpacked) <= kPackedScratchBytes);
+
+/// 32-bit sums of one group for N activation rows.
+template <class F, int N>
+inline void unpacked_sums(const uint8_t* steps, const ActRow* act, size_t at, Sums* sums) {
+  constexpr size_t kSteps = kGroupOf<F> / 4;
+  const int8_t *q0 = act[0].q + at, *q1 = act[N > 1 ? 1 : 0].q + at;
+  const int8_t *q2 = act[N > 2 ? 2 : 0].q + at, *q3 = act[N > 2 ? 3 : 0].q + at;
+  const __m256i zero = _mm256_setzero_si256();
+  __m256i a0 = zero, b0 = zero, a1 = zero, b1 = zero, a2 = zero, b2 = zero, a3 = zero, b3 = zero;
+  if constexpr (F::kWiden == 0) {
+#pragma GCC unroll 2
+    for (size_t s = 0; s < 4 * kSteps; s += 4, steps += 64) {
+      const __m256i wa = load32(steps), wb = load32(steps + 32);
+      const auto add = [&](__m256i* a, __m256i* b, const int8_t* q) {
+        const __m256i x = four(q + s);
+        *a = _mm256_add_epi32(*a, signed_products(wa, x));
+        *b = _mm256_add_epi32(*b, signed_products(wb, x));
+      };
+      add(&a0, &b0, q0);
+      if constexpr (N > 1) add(&a1, &b1, q1);
+      if constexpr (N > 2) {
+        add(&a2, &b2, q2);
+        add(&a3, &b3, q3);
+      }
+    }
+  } else {
+    constexpr size_t kPart = F::kWiden < kSteps ? F::kWiden : kSteps;
+    for (size_t part = 0; part < kSteps; part += kPart) {
+      FourColumns c = {zero, zero, zero, zero, zero, zero, zero, zero};
+#pragma GCC unroll 8
+      for (size_t i = 0; i < kPart; ++i, steps += 64) {
+        const size_t s = 4 * (part + i);
+        if constexpr (N == 4) {
+          c.step(steps, q0 + s, q1 + s, q2 + s, q3 + s);
+        } else {
+          const __m256i wa = load32(steps), wb = load32(steps + 32);
+          const __m256i x0 = four(q0 + s);
+          c.a0 = accumulate(c.a0, wa, x0);
+          c.b0 = accumulate(c.b0, wb, x0);
+          if constexpr (N > 1) {
+            const __m256i x1 = four(q1 + s);
+            c.a1 = accumulate(c.a1, wa, x1);
+            c.b1 = accumulate(c.b1, wb, x1);
+          }
+        }
+      }
+      const auto add = [](__m256i* a, __m256i* b, __m256i ca, __m256i cb) {
+        *a = _mm256_add_epi32(*a, widened(ca));
+        *b = _mm256_add_epi32(*b, widened(cb));
+      };
+      add(&a0, &b0, c.a0, c.b0);
+      if constexpr (N > 1) add(&a1, &b1, c.a1, c.b1);
+      if constexpr (N > 2) {
+        add(&a2, &b2, c.a2, c.b2);
+        add(&a3, &b3, c.a3, c.b3);
+      }
+    }
+  }
+  sums[0] = {a0, b0};
+  if constexpr (N > 1) sums[1] = {a1, b1};
+  if constexpr (N > 2) {
+    sums[2] = {a2, b2};
+    sums[3] = {a3, b3};
+  }
+}
+
+/// Unpacked groups [first, first + n) times all activation rows, N at a time, then the rest.
+template <class F, int N>
+inline void unpacked_columns(const Unpacked& u, size_t first, size_t n, const ActRow* act,
+                             size_t n_act, float* acc, float* low) {
+  constexpr size_t kGroup = kGroupOf<F>;
+  size_t m = 0;
+  for (; m + N <= n_act; m += N) {
+    for (size_t i = 0; i < n; ++i) {
+      const size_t g = first + i;
+      const auto row = [&](const float* p) -> Floats {
+        return {_mm256_loadu_ps(p + i * kRows), _mm256_loadu_ps(p + i * kRows + 8)};
+      };
+      Sums sums[N];
+      unpacked_sums<F, N>(u.steps + i * kGroup * kRows, act + m, g * kGroup, sums);
+      for (size_t c = 0; c < N; ++c) {
+        const size_t at = ((m + c) * 8 + g % 8) * kRows;
+        add_products<F>(acc + at, sums[c], row(u.scales), act_scales<F>(act[m + c])[g],
+                        act_sums<F>(act[m + c])[g]);
+        if constexpr (kMinimums<F>) add_minimums(low + at, row(u.minimums), act[m + c].fsum[g]);
+      }
+    }
+  }
+  if constexpr (N > 1)
+    unpacked_columns<F, N / 2>(u, first, n, act + m, n_act - m, acc + m * 8 * kRows,
+                               low + m * 8 * kRows);
+}
+
+template <class F>
+void gemm(const uint8_t* tiles, size_t n_rows, size_t k, const ActRow* act, size_t n_act, float* y,
+          size_t y_stride, void* memory) {
+  constexpr size_t kPerSpan = F::kSpan / kGroupOf<F>;
+  auto* u = static_cast<Unpacked*>(memory);
+  const size_t n_spans = k / F::kSpan;
+  const size_t per_chunk = n_act <= kFewColumns ? 1 : kUnpackedColumns / F::kSpan;
+  for (size_t m0 = 0; m0 < n_act; m0 += kPackedColumns) {
+    const size_t n_m = n_act - m0 < kPackedColumns ? n_act - m0 : kPackedColumns;
+    for (size_t r = 0; r < n_rows; r += kRows) {
+      const uint8_t* tile = tiles + r / kRows * n_spans * F::kSpanBytes;
+      for (size_t i = 0; i < n_m * 8 * kRows; ++i)
+        u->acc[i] = u->low[i] = 0.0F;
+      for (size_t s = 0; s < n_spans; s += per_chunk) {
+        const size_t n = n_spans - s < per_chunk ? n_spans - s : per_chunk;
+        for (size_t i = 0; i < n; ++i)
+          unpack_span<F>(tile + (s + i) * F::kSpanBytes, u->steps + i * F::kSpan * kRows,
+                         u->scales + i * kPerSpan * kRows, u->minimums + i * kPerSpan * kRows);
+        unpacked_columns<F, kColumnsAtOnce>(*u, s * kPerSpan, n * kPerSpan, act + m0, n_m, u->acc,
+                                            u->low);
+      }
+      for (size_t m = 0; m < n_m; ++m)
+        store_sums<F>(u->acc + m * 8 * kRows, u->low + m * 8 * kRows, y + (m0 + m) * y_stride + r,
+                      n_rows - r < kRows ? n_rows - r : kRows);
+    }
+  }
+}
+
+template <class F>
+void pack(const uint8_t* w, size_t row_bytes, size_t n_rows, size_t k, uint8_t* tile) {
+  for (size_t s = 0; s < k / F::kSpan; ++s, tile += F::kSpanBytes) {
+    const uint8_t* rows[kRows];
+    for (size_t r = 0; r < kRows; ++r)
+      rows[r] = r < n_rows ? w + r * row_bytes +
+                                 s * (F::kSpan / kInfo<F>.block_elems) * kInfo<F>.block_bytes
+                           : nullptr;
+    if (n_rows < kRows) {
+      for (size_t i = 0; i < F::kSpanBytes; ++i)
+        tile[i] = 0;
+    }
+    F::pack(rows, tile);
+  }
+}
+
+template <class F>
+void unpack_row(const uint8_t* tile, size_t row, size_t k, uint8_t* codes, float* scales,
+                float* minimums) {
+  constexpr size_t kPerSpan = F::kSpan / kGroupOf<F>;
+  alignas(64) uint8_t steps[F::kSpan * kRows];
+  float s[kPerSpan * kRows], m[kPerSpan * kRows];
+  for (size_t i = 0; i < k / F::kSpan; ++i, tile += F::kSpanBytes) {
+    unpack_span<F>(tile, steps, s, m);
+    for (size_t step = 0; step < F::kSpan / 4; ++step, codes += 4)
+      __builtin_memcpy(codes, steps + step * 64 + row * 4, 4);
+    for (size_t g = 0; g < kPerSpan; ++g) {
+      *scales++ = s[g * kRows + row];
+      if constexpr (kMinimums<F>) *minimums++ = m[g * kRows + row];
+    }
+  }
+}
+
+template <class F>
+void set(KernelTable* table) {
+  PackedKernels& packed = table->packed[F::kFormat];
+  static_assert(F::kSpanBytes * kGroupOf<F> % F::kSpan == 0);
+  packed.group_bytes = F::kSpanBytes * kGroupOf<F> / F::kSpan;
+  packed.tile_rows = kRows;
+  packed.tables = false;
+  packed.pack = pack<F>;
+  packed.unpack_row = unpack_row<F>;
+  packed.gemv = gemv<F>;
+  packed.gemm = gemm<F>;
+}
+
+}  // namespace
+
+void set_small_groups(KernelTable* table) {
+  set<Q4_0Tile>(table);
+  set<Q4_1Tile>(table);
+  set<Q5_0Tile>(table);
+  set<Q8_0Tile>(table);
+  set<Q4_KTile>(table);
+  set<Q6_KTile>(table);
+}
+
+}  // namespace ts::avx2
