@@ -255,31 +255,49 @@ inline __m256i signed_products(__m256i codes, __m256i q) {
   return widened(_mm256_maddubs_epi16(_mm256_abs_epi8(codes), _mm256_sign_epi8(q, codes)));
 }
 
+/// Sums of N activation rows, 8 + 8 weight rows each.
+template <int N>
+struct ColumnSums {
+  __m256i a[N], b[N];
+  ColumnSums() {
+    for (int n = 0; n < N; ++n)
+      a[n] = b[n] = _mm256_setzero_si256();
+  }
+};
+
 /// Adds steps [S, End) of a chunk to 16-bit sums.
-template <class F, size_t S, size_t End>
-inline void add_steps(const uint8_t* chunk, const int8_t* q, __m256i* a, __m256i* b) {
+template <class F, size_t S, size_t End, int N>
+inline void add_steps(const uint8_t* chunk, const int8_t* const* q, ColumnSums<N>* sums) {
   if constexpr (S < End) {
-    const __m256i x = four(q + 4 * S);
-    *a = accumulate(*a, F::template codes<S>(chunk, 0), x);
-    *b = accumulate(*b, F::template codes<S>(chunk, 32), x);
-    add_steps<F, S + 1, End>(chunk, q, a, b);
+    const __m256i wa = F::template codes<S>(chunk, 0), wb = F::template codes<S>(chunk, 32);
+    for (int n = 0; n < N; ++n) {
+      const __m256i x = four(q[n] + 4 * S);
+      sums->a[n] = accumulate(sums->a[n], wa, x);
+      sums->b[n] = accumulate(sums->b[n], wb, x);
+    }
+    add_steps<F, S + 1, End>(chunk, q, sums);
   }
 }
 
 /// 32-bit sums of steps [S, End), one group.
-template <class F, size_t S, size_t End>
-inline void add_group_sums(const uint8_t* chunk, const int8_t* q, Sums* sums) {
+template <class F, size_t S, size_t End, int N>
+inline void add_group_sums(const uint8_t* chunk, const int8_t* const* q, ColumnSums<N>* sums) {
   if constexpr (S < End) {
     constexpr size_t kSteps = F::kWiden == 0 ? 1 : F::kWiden < End - S ? F::kWiden : End - S;
     if constexpr (F::kWiden == 0) {
-      const __m256i x = four(q + 4 * S);
-      sums->a = _mm256_add_epi32(sums->a, signed_products(F::template codes<S>(chunk, 0), x));
-      sums->b = _mm256_add_epi32(sums->b, signed_products(F::template codes<S>(chunk, 32), x));
+      const __m256i wa = F::template codes<S>(chunk, 0), wb = F::template codes<S>(chunk, 32);
+      for (int n = 0; n < N; ++n) {
+        const __m256i x = four(q[n] + 4 * S);
+        sums->a[n] = _mm256_add_epi32(sums->a[n], signed_products(wa, x));
+        sums->b[n] = _mm256_add_epi32(sums->b[n], signed_products(wb, x));
+      }
     } else {
-      __m256i a = _mm256_setzero_si256(), b = a;
-      add_steps<F, S, S + kSteps>(chunk, q, &a, &b);
-      sums->a = _mm256_add_epi32(sums->a, widened(a));
-      sums->b = _mm256_add_epi32(sums->b, widened(b));
+      ColumnSums<N> part;
+      add_steps<F, S, S + kSteps>(chunk, q, &part);
+      for (int n = 0; n < N; ++n) {
+        sums->a[n] = _mm256_add_epi32(sums->a[n], widened(part.a[n]));
+        sums->b[n] = _mm256_add_epi32(sums->b[n], widened(part.b[n]));
+      }
     }
     add_group_sums<F, S + kSteps, End>(chunk, q, sums);
   }
@@ -319,39 +337,68 @@ inline void store_sums(const float* acc, const float* low, float* y, size_t n_ro
   }
 }
 
-/// The groups from group I of a chunk on; g counts from the row's beginning.
-template <class F, size_t I>
-inline void chunk_groups(const uint8_t* span, size_t first, const uint8_t* chunk, const ActRow& act,
-                         const int8_t* q, size_t g, float* acc, float* low) {
+/// The groups from group I of a chunk on, g being the chunk's first in the row; N activation rows,
+/// acc and low [N, 8, 16].
+template <class F, size_t I, int N>
+inline void chunk_groups(const uint8_t* span, size_t first, const uint8_t* chunk, const ActRow* act,
+                         size_t g, float* acc, float* low) {
   constexpr size_t kSteps = kGroupOf<F> / 4;
   if constexpr (I < F::kChunk / kGroupOf<F>) {
-    Sums sums = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+    const int8_t* q[N];
+    for (int n = 0; n < N; ++n)
+      q[n] = act[n].q + g * kGroupOf<F>;
+    ColumnSums<N> sums;
     add_group_sums<F, I * kSteps, (I + 1) * kSteps>(chunk, q, &sums);
-    add_products<F>(acc + g % 8 * kRows, sums, F::scales(span, first + I), act_scales<F>(act)[g],
-                    act_sums<F>(act)[g]);
-    if constexpr (kMinimums<F>)
-      add_minimums(low + g % 8 * kRows, F::minimums(span, first + I), act.fsum[g]);
-    chunk_groups<F, I + 1>(span, first, chunk, act, q, g + 1, acc, low);
+    const Floats scales = F::scales(span, first + I);
+    for (size_t n = 0; n < N; ++n)
+      add_products<F>(acc + (n * 8 + (g + I) % 8) * kRows, {sums.a[n], sums.b[n]}, scales,
+                      act_scales<F>(act[n])[g + I], act_sums<F>(act[n])[g + I]);
+    if constexpr (kMinimums<F>) {
+      const Floats minimums = F::minimums(span, first + I);
+      for (size_t n = 0; n < N; ++n)
+        add_minimums(low + (n * 8 + (g + I) % 8) * kRows, minimums, act[n].fsum[g + I]);
+    }
+    chunk_groups<F, I + 1, N>(span, first, chunk, act, g, acc, low);
+  }
+}
+
+template <class F, int N>
+inline void span_groups(const uint8_t* span, size_t s, const ActRow* act, float* acc, float* low) {
+  constexpr size_t kPerChunk = F::kChunk / kGroupOf<F>, kPerSpan = F::kSpan / kGroupOf<F>;
+  for (size_t c = 0; c < F::kSpan / F::kChunk; ++c)
+    chunk_groups<F, 0, N>(span, c * kPerChunk, F::chunk(span, c), act, s * kPerSpan + c * kPerChunk,
+                          acc, low);
+}
+
+/// Activation rows up to which codes go from the tile to the products in registers, two rows at a
+/// time.
+constexpr size_t kDirectColumns = 4;
+
+template <class F, int N>
+void direct_product(const uint8_t* tiles, size_t n_rows, size_t k, const ActRow* act, float* y,
+                    size_t y_stride) {
+  constexpr size_t kAcc = 8 * kRows;
+  alignas(64) float acc[N * kAcc], low[N * kAcc];
+  for (size_t r = 0; r < n_rows; r += kRows) {
+    for (size_t i = 0; i < N * kAcc; ++i)
+      acc[i] = low[i] = 0.0F;
+    for (size_t s = 0; s < k / F::kSpan; ++s, tiles += F::kSpanBytes) {
+      for (size_t i = 0; i < F::kSpanBytes; i += 64)
+        prefetch(tiles + kAhead + i);
+      if constexpr (N >= 2) span_groups<F, 2>(tiles, s, act, acc, low);
+      if constexpr (N >= 4) span_groups<F, 2>(tiles, s, act + 2, acc + 2 * kAcc, low + 2 * kAcc);
+      if constexpr (N % 2 == 1)
+        span_groups<F, 1>(tiles, s, act + N - 1, acc + (N - 1) * kAcc, low + (N - 1) * kAcc);
+    }
+    for (size_t n = 0; n < N; ++n)
+      store_sums<F>(acc + n * kAcc, low + n * kAcc, y + n * y_stride + r,
+                    n_rows - r < kRows ? n_rows - r : kRows);
   }
 }
 
 template <class F>
 void gemv(const uint8_t* tiles, size_t n_rows, size_t k, const ActRow* act, float* y) {
-  constexpr size_t kPerChunk = F::kChunk / kGroupOf<F>;
-  alignas(64) float acc[8 * kRows], low[8 * kRows];
-  for (size_t r = 0; r < n_rows; r += kRows) {
-    for (size_t i = 0; i < 8 * kRows; ++i)
-      acc[i] = low[i] = 0.0F;
-    const int8_t* q = act->q;
-    size_t g = 0;
-    for (size_t s = 0; s < k / F::kSpan; ++s, tiles += F::kSpanBytes) {
-      for (size_t i = 0; i < F::kSpanBytes; i += 64)
-        prefetch(tiles + kAhead + i);
-      for (size_t c = 0; c < F::kSpan / F::kChunk; ++c, q += F::kChunk, g += kPerChunk)
-        chunk_groups<F, 0>(tiles, c * kPerChunk, F::chunk(tiles, c), *act, q, g, acc, low);
-    }
-    store_sums<F>(acc, low, y + r, n_rows - r < kRows ? n_rows - r : kRows);
-  }
+  direct_product<F, 1>(tiles, n_rows, k, act, y, 0);
 }
 
 template <class F, size_t S>
@@ -390,6 +437,48 @@ struct Unpacked {
 };
 static_assert(sizeof(Unpacked) <= kPackedScratchBytes);
 
+/// One step of 8 rows x 4 activation rows of signed codes. In assembly for the same reason as
+/// FourColumns.
+struct FourSigned {
+  __m256i s0, s1, s2, s3;
+
+  void step(const uint8_t* codes, const int8_t* q0, const int8_t* q1, const int8_t* q2,
+            const int8_t* q3) {
+    const auto bytes4 = [](const int8_t* q) -> const char(&)[4] {
+      return *reinterpret_cast<const char(*)[4]>(q);
+    };
+    __m256i w, magnitude, x;
+    __asm__(
+        "vmovdqu %[codes], %[w]\n\t"
+        "vpabsb %[w], %[m]\n\t"
+        "vpbroadcastd %[q0], %[x]\n\t"
+        "vpsignb %[w], %[x], %[x]\n\t"
+        "vpmaddubsw %[x], %[m], %[x]\n\t"
+        "vpmaddwd %[one], %[x], %[x]\n\t"
+        "vpaddd %[x], %[s0], %[s0]\n\t"
+        "vpbroadcastd %[q1], %[x]\n\t"
+        "vpsignb %[w], %[x], %[x]\n\t"
+        "vpmaddubsw %[x], %[m], %[x]\n\t"
+        "vpmaddwd %[one], %[x], %[x]\n\t"
+        "vpaddd %[x], %[s1], %[s1]\n\t"
+        "vpbroadcastd %[q2], %[x]\n\t"
+        "vpsignb %[w], %[x], %[x]\n\t"
+        "vpmaddubsw %[x], %[m], %[x]\n\t"
+        "vpmaddwd %[one], %[x], %[x]\n\t"
+        "vpaddd %[x], %[s2], %[s2]\n\t"
+        "vpbroadcastd %[q3], %[x]\n\t"
+        "vpsignb %[w], %[x], %[x]\n\t"
+        "vpmaddubsw %[x], %[m], %[x]\n\t"
+        "vpmaddwd %[one], %[x], %[x]\n\t"
+        "vpaddd %[x], %[s3], %[s3]\n\t"
+        : [s0] "+x"(s0), [s1] "+x"(s1), [s2] "+x"(s2), [s3] "+x"(s3), [w] "=&x"(w),
+          [m] "=&x"(magnitude), [x] "=&x"(x)
+        : [codes] "m"(*reinterpret_cast<const char(*)[32]>(codes)), [q0] "m"(bytes4(q0)),
+          [q1] "m"(bytes4(q1)), [q2] "m"(bytes4(q2)), [q3] "m"(bytes4(q3)),
+          [one] "x"(_mm256_set1_epi16(1)));
+  }
+};
+
 /// 32-bit sums of one group for N activation rows.
 template <class F, int N>
 inline void unpacked_sums(const uint8_t* steps, const ActRow* act, size_t at, Sums* sums) {
@@ -398,8 +487,17 @@ inline void unpacked_sums(const uint8_t* steps, const ActRow* act, size_t at, Su
   const int8_t *q2 = act[N > 2 ? 2 : 0].q + at, *q3 = act[N > 2 ? 3 : 0].q + at;
   const __m256i zero = _mm256_setzero_si256();
   __m256i a0 = zero, b0 = zero, a1 = zero, b1 = zero, a2 = zero, b2 = zero, a3 = zero, b3 = zero;
-  if constexpr (F::kWiden == 0) {
-#pragma GCC unroll 2
+  if constexpr (F::kWiden == 0 && N == 4) {
+    FourSigned a = {zero, zero, zero, zero}, b = a;
+#pragma GCC unroll 8
+    for (size_t s = 0; s < 4 * kSteps; s += 4)
+      a.step(steps + 16 * s, q0 + s, q1 + s, q2 + s, q3 + s);
+#pragma GCC unroll 8
+    for (size_t s = 0; s < 4 * kSteps; s += 4)
+      b.step(steps + 16 * s + 32, q0 + s, q1 + s, q2 + s, q3 + s);
+    a0 = a.s0, a1 = a.s1, a2 = a.s2, a3 = a.s3;
+    b0 = b.s0, b1 = b.s1, b2 = b.s2, b3 = b.s3;
+  } else if constexpr (F::kWiden == 0) {
     for (size_t s = 0; s < 4 * kSteps; s += 4, steps += 64) {
       const __m256i wa = load32(steps), wb = load32(steps + 32);
       const auto add = [&](__m256i* a, __m256i* b, const int8_t* q) {
@@ -409,10 +507,6 @@ inline void unpacked_sums(const uint8_t* steps, const ActRow* act, size_t at, Su
       };
       add(&a0, &b0, q0);
       if constexpr (N > 1) add(&a1, &b1, q1);
-      if constexpr (N > 2) {
-        add(&a2, &b2, q2);
-        add(&a3, &b3, q3);
-      }
     }
   } else {
     constexpr size_t kPart = F::kWiden < kSteps ? F::kWiden : kSteps;
@@ -485,6 +579,10 @@ inline void unpacked_columns(const Unpacked& u, size_t first, size_t n, const Ac
 template <class F>
 void gemm(const uint8_t* tiles, size_t n_rows, size_t k, const ActRow* act, size_t n_act, float* y,
           size_t y_stride, void* memory) {
+  if (n_act == 1) return direct_product<F, 1>(tiles, n_rows, k, act, y, y_stride);
+  if (n_act == 2) return direct_product<F, 2>(tiles, n_rows, k, act, y, y_stride);
+  if (n_act == 3) return direct_product<F, 3>(tiles, n_rows, k, act, y, y_stride);
+  if (n_act == kDirectColumns) return direct_product<F, 4>(tiles, n_rows, k, act, y, y_stride);
   constexpr size_t kPerSpan = F::kSpan / kGroupOf<F>;
   auto* u = static_cast<Unpacked*>(memory);
   const size_t n_spans = k / F::kSpan;
