@@ -32,6 +32,8 @@ class Weight {
   virtual std::string_view kernel() const = 0;  ///< name of the kernel that serves it
   /// The bytes of its tensor that it goes on reading; empty once it has a copy of its own.
   virtual std::span<const std::byte> mapped_bytes() const = 0;
+  /// Where in this process's memory it lies: mapped_bytes(), or its copy; empty when elsewhere.
+  virtual std::span<const std::byte> host_bytes() const = 0;
 };
 
 /// Told of parts of a tensor's bytes that will not be read again.

@@ -1,15 +1,16 @@
 #include "base/mapped_file.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <set>
 #include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -60,29 +61,27 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& 
     throw FormatError(fmt::format("{}: the file is empty; {}", path.string(), purpose.if_empty));
   }
   file->size_ = static_cast<size_t>(status.st_size);
-  file->map(PROT_READ);
+  file->map();
   return file;
 }
 
-std::shared_ptr<MappedFile> MappedFile::in_memory(std::string name, size_t size) {
+std::shared_ptr<MappedFile> MappedFile::in_memory(std::string name, size_t size, bool huge_pages) {
   if (size == 0) throw InternalError(fmt::format("{}: a file in memory needs a size", name));
   std::shared_ptr<MappedFile> file(new MappedFile());
   file->path_ = std::move(name);
   file->size_ = size;
-  file->writable_ = true;
-  // A file rather than anonymous memory: pages, truncation checks and advice then work as for a
-  // model on disk, and nothing that reads it needs to know.
-  file->fd_ = ::memfd_create("tensorsharp", MFD_CLOEXEC);
-  if (file->fd_ < 0 || ::ftruncate(file->fd_, static_cast<off_t>(size)) != 0) {
-    throw ResourceExhausted(fmt::format("{}: cannot make a file of {} bytes in memory: {}",
-                                        file->path_.string(), size, std::strerror(errno)));
+  try {
+    file->memory_ = PageBuffer(size, huge_pages ? PageBuffer::kHugePage : 0);
+  } catch (const std::bad_alloc&) {
+    throw ResourceExhausted(
+        fmt::format("{}: cannot make a file of {} bytes in memory", file->path_.string(), size));
   }
-  file->map(PROT_READ | PROT_WRITE);
+  file->data_ = file->memory_.data();
   return file;
 }
 
-void MappedFile::map(int protection) {
-  void* map = ::mmap(nullptr, size_, protection, MAP_SHARED, fd_, 0);
+void MappedFile::map() {
+  void* map = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd_, 0);
   if (map == MAP_FAILED) {
     throw ResourceExhausted(
         fmt::format("{}: cannot map {} bytes: {}; raise the address-space limit", path_.string(),
@@ -97,7 +96,7 @@ void MappedFile::map(int protection) {
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) {
+  if (data_ != nullptr && !in_memory()) {
     ::munmap(const_cast<std::byte*>(data_), size_);
     const std::lock_guard lock(open_files().mutex);
     if (const auto it = open_files().ids.find(id_); it != open_files().ids.end())
@@ -107,6 +106,7 @@ MappedFile::~MappedFile() {
 }
 
 void MappedFile::check_not_truncated() const {
+  if (in_memory()) return;
   struct stat status {};
   if (::fstat(fd_, &status) != 0 || static_cast<uint64_t>(status.st_size) < size_) {
     throw IoError(
@@ -116,40 +116,18 @@ void MappedFile::check_not_truncated() const {
   }
 }
 
-void MappedFile::lock_pages(std::span<const std::byte> bytes, const std::string& name) {
-  if (bytes.empty() || ::mlock(bytes.data(), bytes.size()) == 0) return;
-  const int error = errno;
-  struct rlimit limit {};
-  ::getrlimit(RLIMIT_MEMLOCK, &limit);
-  throw ResourceExhausted(fmt::format(
-      "{}: cannot lock {} bytes in memory: {} (RLIMIT_MEMLOCK is {}); raise it with 'ulimit -l' or "
-      "leave out --mlock",
-      name, bytes.size(), std::strerror(error), static_cast<uint64_t>(limit.rlim_cur)));
-}
-
 void MappedFile::will_need(size_t offset, size_t length) const noexcept {
-  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  const size_t begin = offset / page * page;
-  if (begin >= size_) return;
-  ::madvise(const_cast<std::byte*>(data_) + begin, std::min(size_ - begin, length + offset - begin),
-            MADV_WILLNEED);
+  if (offset < size_) will_read(bytes().subspan(offset, std::min(length, size_ - offset)));
 }
 
 void MappedFile::dont_need(size_t offset, size_t length) const noexcept {
-  advise_inside(offset, length, MADV_DONTNEED);
+  if (!in_memory()) discard(offset, length);  // memory would lose what it holds
 }
 
 void MappedFile::discard(size_t offset, size_t length) const noexcept {
-  advise_inside(offset, length, writable_ ? MADV_REMOVE : MADV_DONTNEED);
-}
-
-/// Of the whole pages in the range only: their neighbours belong to others.
-void MappedFile::advise_inside(size_t offset, size_t length, int advice) const noexcept {
-  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  const size_t begin = (offset + page - 1) / page * page;
-  const size_t end = (offset + length) / page * page;
-  if (end > begin && end <= size_)
-    ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, advice);
+  if (offset >= size_) return;
+  // Whole pages only: what shares a page with the range belongs to others.
+  give_back({const_cast<std::byte*>(data_) + offset, std::min(length, size_ - offset)});
 }
 
 }  // namespace ts

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/page_buffer.h"
+
 namespace ts {
 
 /// What a file is for, in messages about one that cannot be it.
@@ -26,9 +28,11 @@ class MappedFile {
                                                 const FilePurpose& purpose = {});
   /// A file of `size` zeros (at least one) that has no place in any directory; `name` stands for it
   /// in messages. Memory is taken when bytes are first written, and given back with the object.
-  /// It differs from an opened file only in that writable_bytes() may be filled.
+  /// It differs from an opened file only in that writable_bytes() may be filled. Huge pages are for
+  /// files that are filled without gaps (base/page_buffer.h).
   /// Errors: ResourceExhausted.
-  static std::shared_ptr<MappedFile> in_memory(std::string name, size_t size);
+  static std::shared_ptr<MappedFile> in_memory(std::string name, size_t size,
+                                               bool huge_pages = false);
 
   /// Whether this process has the file of that name mapped (by any of its names). Replacing it
   /// does the map no harm, but is hardly what a user wants who named it as an output.
@@ -43,15 +47,12 @@ class MappedFile {
   uint64_t size() const noexcept { return size_; }
   /// Of a file made by in_memory(); empty for others. Fill it before others read it.
   std::span<std::byte> writable_bytes() noexcept {
-    return writable_ ? std::span(const_cast<std::byte*>(data_), size_) : std::span<std::byte>();
+    return in_memory() ? std::span(const_cast<std::byte*>(data_), size_) : std::span<std::byte>();
   }
 
   /// Compares the file's present size with the mapped one; throws IoError when it shrank since
   /// (touching the lost pages would kill the process).
   void check_not_truncated() const;
-  /// Locks a part of some map in memory; throws ResourceExhausted naming `name` and the limit that
-  /// forbids it.
-  static void lock_pages(std::span<const std::byte> bytes, const std::string& name);
   /// Hints that the range is needed soon / no longer needed.
   void will_need(size_t offset, size_t length) const noexcept;
   void dont_need(size_t offset, size_t length) const noexcept;
@@ -61,13 +62,13 @@ class MappedFile {
 
  private:
   MappedFile() = default;
-  void map(int protection);
-  void advise_inside(size_t offset, size_t length, int advice) const noexcept;
+  void map();
+  bool in_memory() const noexcept { return memory_.data() != nullptr; }
   std::filesystem::path path_;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
-  int fd_ = -1;
-  bool writable_ = false;
+  int fd_ = -1;                         ///< -1 = in memory
+  PageBuffer memory_;                   ///< of a file in memory
   std::pair<uint64_t, uint64_t> id_{};  ///< st_dev, st_ino
 };
 

@@ -4,12 +4,11 @@
 #include <cstring>
 
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <tensorsharp/error.hpp>
 
 #include "backend/cpu/cpu_backend.h"
+#include "base/page_buffer.h"
 #include "quantize/blas_backend.h"
 
 namespace ts {
@@ -24,15 +23,6 @@ const Codec& image_codec(const PlannedTensor& t) {
                  (!t.tensor.packed.empty() || t.tensor.kept->exactness == Exactness::kRounded)
              ? *t.tensor.kept
              : f32;
-}
-
-/// Makes the whole pages inside `bytes`, a part of a file in memory, zeros again and gives their
-/// memory back.
-void discard_pages(std::span<std::byte> bytes) noexcept {
-  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = (reinterpret_cast<uintptr_t>(bytes.data()) + page - 1) / page * page;
-  const auto end = (reinterpret_cast<uintptr_t>(bytes.data()) + bytes.size()) / page * page;
-  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_REMOVE);
 }
 
 }  // namespace
@@ -107,7 +97,7 @@ std::span<float> ModelImage::matrix(std::string_view name) {
 
 void ModelImage::drop_layer(int64_t layer) {
   for (const Place& p : places_) {
-    if (p.planned->role == TensorRole::kLinear && p.planned->layer == layer) discard_pages(p.bytes);
+    if (p.planned->role == TensorRole::kLinear && p.planned->layer == layer) give_back(p.bytes);
   }
 }
 
@@ -145,7 +135,7 @@ void ModelImage::fill_head(ThreadPool& pool) {
 void ModelImage::drop_embedding_and_head() {
   for (const Place& p : places_) {
     if (p.planned->role == TensorRole::kHead || p.planned->role == TensorRole::kEmbedding)
-      discard_pages(p.bytes);
+      give_back(p.bytes);
   }
 }
 

@@ -14,8 +14,10 @@
 #include "backend/cpu/cpu_backend.h"
 #include "base/cpu_topology.h"
 #include "base/json.h"
+#include "base/locked_memory.h"
 #include "base/log.h"
 #include "base/memory_nodes.h"
+#include "base/page_buffer.h"
 #include "base/sha256.h"
 #include "codec/codec.h"
 #include "model/gguf_tokenizer.h"
@@ -189,7 +191,6 @@ EngineImpl::EngineImpl(std::shared_ptr<const GgufFile> file, const AvailableMemo
         fmt::format("huge_pages is \"{}\", expected auto, on or off", options.huge_pages));
   backend_options.huge_pages = options.huge_pages != "off";
   backend_options.repack = plan.repacked;
-  backend_options.lock_memory = options.mlock;
   backend_options.kernel_choices = options.exact ? "" : options.kernel_choices;
   const int n_threads = options.n_threads > 0 ? options.n_threads : default_threads().n_threads;
   const MemoryNodeChoice nodes =
@@ -197,12 +198,9 @@ EngineImpl::EngineImpl(std::shared_ptr<const GgufFile> file, const AvailableMemo
   // The backend's threads are started under it and keep it.
   const InterleavedMemory interleaved(nodes.interleave);
   report_memory_nodes(options.numa, nodes, interleaved);
+  if (options.mlock) require_lockable(outline->weight_bytes(), path);
   backend_ = make_cpu_backend(backend_options);
-  model_ = load_model(file_, backend_.get(), &progress, residual_);
-  if (options.mlock) {
-    for (const Weight* weight : model_->weights())
-      MappedFile::lock_pages(weight->mapped_bytes(), path);
-  }
+  load_weights(options, plan.repacked, progress);
   progress("loading tokenizer", 0, 0);
   load_text(options);
   read_sampling();
@@ -244,6 +242,30 @@ EngineImpl::EngineImpl(std::shared_ptr<const GgufFile> file, const AvailableMemo
   info_.scratch_bytes_per_session = model_->workspace_layout(chunk_).bytes();
   info_.load_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+void EngineImpl::load_weights(const LoadOptions& options, bool repacked, const Progress& progress) {
+  const auto start = std::chrono::steady_clock::now();
+  model_ = load_model(file_, backend_.get(), &progress, residual_);
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  std::vector<std::span<const std::byte>> ranges;
+  uint64_t copied = 0;
+  for (const Weight* weight : model_->weights()) {
+    ranges.push_back(weight->host_bytes());
+    if (weight->mapped_bytes().empty()) copied += weight->bytes();
+  }
+  if (options.mlock) lock_memory(std::move(ranges), file_->path().string());
+  if (!repacked || copied == 0) return;
+  const uint64_t huge = bytes_in_huge_pages().value_or(0);
+  log_info(fmt::format("weights repacked: {} in {:.2f} s, {:.2f} GB/s; {} in huge pages",
+                       format_bytes(copied), taken.count(),
+                       static_cast<double>(copied) / taken.count() * 1e-9, format_bytes(huge)));
+  // Without them everything works, more slowly; a model of a few megabytes fills none.
+  if (options.huge_pages == "on" && copied >= 4 * PageBuffer::kHugePage && huge < copied / 2)
+    log_warning(fmt::format(
+        "--huge-pages on: only {} of {} of repacked weights are in huge pages; the system has none "
+        "to give or forbids them (/sys/kernel/mm/transparent_hugepage/enabled)",
+        format_bytes(huge), format_bytes(copied)));
 }
 
 void EngineImpl::load_text(const LoadOptions& options) {

@@ -58,6 +58,7 @@ class EngineImpl final : public Engine {
   std::string fingerprint() const;
 
  private:
+  void load_weights(const LoadOptions& options, bool repacked, const Progress& progress);
   void load_text(const LoadOptions& options);
   void read_sampling();
   void self_check() const;

@@ -12,7 +12,7 @@ SyntheticEngine load_synthetic(const SyntheticModel& model, const LoadOptions& o
                                const Progress& progress) {
   const auto begin = std::chrono::steady_clock::now();
   const AvailableMemory available = available_memory();
-  SyntheticImage image(model);
+  SyntheticImage image(model, options.huge_pages != "off");
   const auto outline = load_model(image.file(), nullptr);
   const MemoryPlan plan = plan_memory(*outline, *image.file(), options, available);
   require_fit(plan, model.name(), WeightsOn::kMemory);

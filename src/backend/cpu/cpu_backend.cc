@@ -12,9 +12,9 @@
 #include "backend/cpu/checks.h"
 #include "backend/cpu/cpu_backend_impl.h"
 #include "backend/cpu/kernel_tuner.h"
-#include "backend/cpu/page_buffer.h"
 #include "base/cpu_topology.h"
 #include "base/log.h"
+#include "base/page_buffer.h"
 #include "base/profile.h"
 
 namespace ts {
@@ -40,9 +40,9 @@ CpuBackend::CpuBackend(const CpuBackendOptions& options, int n_threads, const Ke
     : kernels_(kernels),
       exact_(options.exact),
       repack_(options.repack),
-      lock_memory_(options.lock_memory),
       huge_pages_(options.huge_pages),
       pool_(n_threads, options.cores),
+      tiles_(options.huge_pages),
       scratch_(static_cast<size_t>(n_threads)) {
   if (!options.kernel_choices.empty()) choices_.emplace(options.kernel_choices);
 }

@@ -25,7 +25,6 @@ struct CpuBackendOptions {
   /// Where the choices of kernels for codec and shape, measured when first met, are kept; empty =
   /// nothing is measured and the usual choice taken.
   std::string kernel_choices;
-  bool lock_memory = false;  ///< lock repacked weights in memory
 };
 
 /// Whether a backend with these options repacks matrices of that type. Errors: those of

@@ -17,6 +17,7 @@
 #include "backend/cpu/kernel_choices.h"
 #include "backend/cpu/kv_store.h"
 #include "backend/cpu/rope_tables.h"
+#include "backend/cpu/tile_arena.h"
 #include "base/aligned_buffer.h"
 #include "base/thread_pool.h"
 #include "kernels/kernels.h"
@@ -94,11 +95,11 @@ class CpuBackend final : public Backend {
   const Kernels& kernels_;
   const bool exact_;
   const bool repack_;
-  const bool lock_memory_;
   const bool huge_pages_;
   std::mutex mutex_;  ///< one operation at a time: scratch and tables below are shared
   ThreadPool pool_;
   std::optional<KernelChoices> choices_;
+  TileArena tiles_;
   std::vector<AlignedBuffer<std::byte>> scratch_;
   AlignedBuffer<float> partials_;
   RopeTables rope_tables_;

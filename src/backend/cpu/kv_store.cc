@@ -3,8 +3,6 @@
 #include <cstring>
 #include <new>
 
-#include <sys/mman.h>
-
 #include "base/checked_math.h"
 
 namespace ts {
@@ -32,18 +30,8 @@ CpuKvCache::CpuKvCache(const KvShape& shape, KvType type, bool huge_pages)
   const auto half = checked_mul(static_cast<uint64_t>(shape.capacity), row_bytes_);
   const auto total = half ? checked_mul(*half, 2) : std::nullopt;
   if (!total || *total > SIZE_MAX / 2) throw std::bad_alloc();
-  mapped_bytes_ = *total;
-  // Anonymous pages are zero and take memory only once touched: a long context costs what it uses.
-  void* pages = mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (pages == MAP_FAILED) throw std::bad_alloc();
-  constexpr size_t kHuge = size_t{2} << 20;
-  if (huge_pages && mapped_bytes_ >= 8 * kHuge) madvise(pages, mapped_bytes_, MADV_HUGEPAGE);
-  data_ = static_cast<std::byte*>(pages);
-}
-
-CpuKvCache::~CpuKvCache() {
-  munmap(data_, mapped_bytes_);
+  // Pages take memory only once touched: a long context costs what it uses.
+  pages_ = PageBuffer(static_cast<size_t>(*total), huge_pages ? 8 * PageBuffer::kHugePage : 0);
 }
 
 void CpuKvCache::store(const KernelTable& table, const float* x, std::byte* row) const {

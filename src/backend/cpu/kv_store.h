@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "backend/backend.h"
+#include "base/page_buffer.h"
 #include "kernels/kernel_table.h"
 
 namespace ts {
@@ -16,22 +17,21 @@ class CpuKvCache final : public KvCache {
  public:
   /// Throws std::bad_alloc, also when the size overflows.
   CpuKvCache(const KvShape& shape, KvType type, bool huge_pages);
-  ~CpuKvCache() override;
-  CpuKvCache(const CpuKvCache&) = delete;
-  CpuKvCache& operator=(const CpuKvCache&) = delete;
 
   int64_t capacity() const override { return shape_.capacity; }
   uint64_t bytes() const override { return 2 * capacity_rows() * row_bytes_; }
   const KvShape& shape() const noexcept { return shape_; }
   KvType type() const noexcept { return type_; }
   size_t row_bytes() const noexcept { return row_bytes_; }
-  std::byte* k_row(size_t position) noexcept { return data_ + position * row_bytes_; }
+  std::byte* k_row(size_t position) noexcept { return pages_.data() + position * row_bytes_; }
   std::byte* v_row(size_t position) noexcept {
-    return data_ + (capacity_rows() + position) * row_bytes_;
+    return pages_.data() + (capacity_rows() + position) * row_bytes_;
   }
-  const std::byte* k_row(size_t position) const noexcept { return data_ + position * row_bytes_; }
+  const std::byte* k_row(size_t position) const noexcept {
+    return pages_.data() + position * row_bytes_;
+  }
   const std::byte* v_row(size_t position) const noexcept {
-    return data_ + (capacity_rows() + position) * row_bytes_;
+    return pages_.data() + (capacity_rows() + position) * row_bytes_;
   }
 
   /// Stores one row of f32 values in the cache's type.
@@ -44,8 +44,8 @@ class CpuKvCache final : public KvCache {
   size_t capacity_rows() const noexcept { return static_cast<size_t>(shape_.capacity); }
   KvShape shape_;
   KvType type_;
-  size_t row_bytes_ = 0, head_scales_ = 0, mapped_bytes_ = 0;
-  std::byte* data_ = nullptr;
+  size_t row_bytes_ = 0, head_scales_ = 0;
+  PageBuffer pages_;
 };
 
 }  // namespace ts

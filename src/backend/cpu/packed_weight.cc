@@ -6,7 +6,7 @@
 #include <tensorsharp/error.hpp>
 
 #include "backend/cpu/cpu_backend_impl.h"
-#include "base/mapped_file.h"
+#include "base/page_buffer.h"
 #include "base/profile.h"
 
 namespace ts {
@@ -25,34 +25,38 @@ void CpuBackend::repack(CpuWeight& weight, const ReleaseBytes& release) {
   const size_t n_tiles = weight.n_tiles();
   try {
     if (tile_bytes != 0 && n_tiles > SIZE_MAX / tile_bytes) throw std::bad_alloc();
-    weight.tiles = PageBuffer(n_tiles * tile_bytes, huge_pages_ ? PageBuffer::kHugePage : 0);
+    weight.tiles = tiles_.allocate(n_tiles * tile_bytes);
   } catch (const std::bad_alloc&) {
     throw ResourceExhausted(fmt::format(
         "not enough memory to repack a {} matrix of {} x {}; --no-repack runs from the mapped file",
         weight.codec->name, weight.rows, weight.cols));
   }
-  if (lock_memory_)
-    MappedFile::lock_pages({weight.tiles.data(), weight.tiles.size()}, "repacked weights");
-  auto* tiles = reinterpret_cast<uint8_t*>(weight.tiles.data());
+  auto* tiles = reinterpret_cast<uint8_t*>(weight.tiles.get());
+  const auto source = [&](size_t first_tile, size_t last_tile) {
+    const size_t first = std::min(first_tile * kernels.tile_rows, weight.rows);
+    const size_t last = std::min(last_tile * kernels.tile_rows, weight.rows);
+    return std::span(reinterpret_cast<const std::byte*>(weight.row(first)),
+                     (last - first) * weight.row_bytes);
+  };
   // In slices, so that source and copy of a large matrix need not be in memory together.
   constexpr size_t kSliceBytes = size_t{32} << 20;
   const size_t per_slice = std::max<size_t>(kSliceBytes / std::max<size_t>(tile_bytes, 1), 1);
+  will_read(source(0, per_slice));
   for (size_t slice = 0; slice < n_tiles; slice += per_slice) {
     const size_t slice_end = std::min(n_tiles, slice + per_slice);
+    will_read(source(slice_end, slice_end + per_slice));  // the disk works while we do
     pool_.parallel_for(static_cast<int64_t>(slice_end - slice), 1, [&](int64_t begin, int64_t end) {
-      for (size_t t = slice + static_cast<size_t>(begin); t < slice + static_cast<size_t>(end);
-           ++t) {
+      const size_t first_tile = slice + static_cast<size_t>(begin);
+      const size_t last_tile = slice + static_cast<size_t>(end);
+      prepare_to_read(source(first_tile, last_tile));
+      for (size_t t = first_tile; t < last_tile; ++t) {
         const size_t first = t * kernels.tile_rows;
         kernels.pack(weight.row(first), weight.row_bytes,
                      std::min(kernels.tile_rows, weight.rows - first), weight.cols,
                      tiles + t * tile_bytes);
       }
     });
-    const size_t first = slice * kernels.tile_rows;
-    const size_t last = std::min(slice_end * kernels.tile_rows, weight.rows);
-    if (release)
-      release({reinterpret_cast<const std::byte*>(weight.row(first)),
-               (last - first) * weight.row_bytes});
+    if (release) release(source(slice, slice_end));
   }
   weight.tile_bytes = tile_bytes;
   weight.data = nullptr;

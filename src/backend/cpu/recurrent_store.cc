@@ -1,11 +1,10 @@
 #include "backend/cpu/recurrent_store.h"
 
-#include <algorithm>
 #include <cstring>
+#include <initializer_list>
 #include <new>
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 
 #include <tensorsharp/error.hpp>
 
@@ -33,24 +32,12 @@ CpuRecurrentState::CpuRecurrentState(const RecurrentShape& shape, bool huge_page
   n_blocks_ = (shape.head_dim + kWidth - 1) / kWidth;
   matrix_floats_ = multiply({shape.n_v_heads, n_blocks_, shape.head_dim, kWidth});
   n_floats_ = matrix_floats_ + multiply({shape.conv_kernel - 1, shape.conv_channels});
-  mapped_bytes_ = std::max<size_t>(n_floats_ * sizeof(float), 1);
-  // Anonymous pages are zero, and a state that is never used costs nothing.
-  void* pages =
-      mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (pages == MAP_FAILED) throw std::bad_alloc();
-  constexpr size_t kHuge = size_t{2} << 20;
-  if (huge_pages && mapped_bytes_ >= kHuge) madvise(pages, mapped_bytes_, MADV_HUGEPAGE);
-  data_ = static_cast<float*>(pages);
-}
-
-CpuRecurrentState::~CpuRecurrentState() {
-  munmap(data_, mapped_bytes_);
+  // A state that is never used costs nothing.
+  pages_ = PageBuffer(n_floats_ * sizeof(float), huge_pages ? PageBuffer::kHugePage : 0);
 }
 
 void CpuRecurrentState::clear() {
-  // Dropped anonymous pages read as zeros again; where that fails, zeros are written.
-  if (madvise(data_, mapped_bytes_, MADV_DONTNEED) != 0)
-    std::memset(data_, 0, n_floats_ * sizeof(float));
+  pages_.clear();
 }
 
 std::unique_ptr<RecurrentState> CpuBackend::make_recurrent_state(const RecurrentShape& shape) {

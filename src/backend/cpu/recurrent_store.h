@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "backend/backend.h"
+#include "base/page_buffer.h"
 #include "kernels/kernel_table.h"
 
 namespace ts {
@@ -19,30 +20,27 @@ class CpuRecurrentState final : public RecurrentState {
  public:
   /// Throws std::bad_alloc, also when the size overflows. The shape's numbers are positive.
   CpuRecurrentState(const RecurrentShape& shape, bool huge_pages);
-  ~CpuRecurrentState() override;
-  CpuRecurrentState(const CpuRecurrentState&) = delete;
-  CpuRecurrentState& operator=(const CpuRecurrentState&) = delete;
 
   const RecurrentShape& shape() const override { return shape_; }
   uint64_t bytes() const override { return n_floats_ * sizeof(float); }
-  float* data() noexcept { return data_; }
-  const float* data() const noexcept { return data_; }
+  float* data() noexcept { return reinterpret_cast<float*>(pages_.data()); }
+  const float* data() const noexcept { return reinterpret_cast<const float*>(pages_.data()); }
   /// Blocks of one head.
   int64_t n_blocks() const noexcept { return n_blocks_; }
   /// One block of a head's matrix: [head_dim][kDeltaWidth].
   float* block(int64_t head, int64_t index) noexcept {
-    return data_ + static_cast<size_t>((head * n_blocks_ + index) * shape_.head_dim) * kDeltaWidth;
+    return data() + static_cast<size_t>((head * n_blocks_ + index) * shape_.head_dim) * kDeltaWidth;
   }
   /// [conv_kernel - 1][conv_channels].
-  float* history() noexcept { return data_ + matrix_floats_; }
+  float* history() noexcept { return data() + matrix_floats_; }
   /// All zero, without touching pages that were never used.
   void clear();
 
  private:
   RecurrentShape shape_;
   int64_t n_blocks_ = 0;
-  size_t matrix_floats_ = 0, n_floats_ = 0, mapped_bytes_ = 0;
-  float* data_ = nullptr;
+  size_t matrix_floats_ = 0, n_floats_ = 0;
+  PageBuffer pages_;
 };
 
 }  // namespace ts

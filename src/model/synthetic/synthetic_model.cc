@@ -5,11 +5,10 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <tensorsharp/error.hpp>
 
+#include "base/page_buffer.h"
 #include "base/quote_text.h"
 #include "base/thread_pool.h"
 #include "codec/codec.h"
@@ -43,19 +42,6 @@ const Codec& matrix_type(const SyntheticShape& shape, const std::string& scheme)
                     width % 64 == 0 ? "q2_0" : (width % 32 == 0 ? "q8_0" : "f16")));
   }
   return *codec;
-}
-
-/// Takes the pages of a range from the system in one go, which costs about two thirds of taking
-/// each when it is first written. A hint: older systems do not know it.
-void prepare_to_write(std::span<std::byte> range) {
-#ifdef MADV_POPULATE_WRITE
-  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = (reinterpret_cast<uintptr_t>(range.data()) + page - 1) / page * page;
-  const auto end = reinterpret_cast<uintptr_t>(range.data() + range.size()) / page * page;
-  if (end > begin) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_WRITE);
-#else
-  static_cast<void>(range);
-#endif
 }
 
 MetadataValue u32(int64_t value) {
@@ -222,12 +208,12 @@ uint64_t SyntheticModel::write(const std::filesystem::path& path, bool overwrite
   return writer.finish();
 }
 
-SyntheticImage::SyntheticImage(const SyntheticModel& model) {
+SyntheticImage::SyntheticImage(const SyntheticModel& model, bool huge_pages) {
   std::vector<GgufOutputTensor> infos;
   for (const SyntheticTensor& t : model.tensors())
     infos.push_back(t.info);
   layout_ = lay_out_gguf(model.name(), model.metadata(), infos);
-  bytes_ = MappedFile::in_memory(model.name(), layout_.file_bytes());
+  bytes_ = MappedFile::in_memory(model.name(), layout_.file_bytes(), huge_pages);
   std::memcpy(bytes_->writable_bytes().data(), layout_.header.data(), layout_.header.size());
   file_ = GgufFile::open(bytes_);
 }

@@ -66,7 +66,7 @@ class SyntheticModel {
 class SyntheticImage {
  public:
   /// `model` must outlive the call only. Errors: ResourceExhausted (address space).
-  explicit SyntheticImage(const SyntheticModel& model);
+  explicit SyntheticImage(const SyntheticModel& model, bool huge_pages = true);
   /// Tensor data are zero, and take no memory, until fill() has returned.
   const std::shared_ptr<const GgufFile>& file() const noexcept { return file_; }
   /// Writes the weights into place, on `n_threads` threads; `model` is the constructor's.

@@ -1,9 +1,16 @@
 // Products against double-precision sums over the decoded weights.
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <vector>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <tensorsharp/error.hpp>
 
+#include "backend/cpu/tile_arena.h"
 #include "backend_fixture.h"
 
 namespace ts {
@@ -104,6 +111,28 @@ TEST(Linear, SameBitsForAnyBatchAndThreadCount) {
     const std::vector<float> a = y1.values(), b = y3.values();
     EXPECT_EQ(0, std::memcmp(a.data(), b.data(), a.size() * sizeof(float))) << codec->name;
   }
+}
+
+TEST(TileArena, PiecesHoldManyAndOutliveTheArena) {
+  auto arena = std::make_unique<TileArena>(true);
+  constexpr size_t kSmall = 100, kLarge = size_t{40} << 20;  // more than the first piece
+  const auto address = [](const std::shared_ptr<std::byte>& p) {
+    return reinterpret_cast<uintptr_t>(p.get());
+  };
+  std::vector<std::shared_ptr<std::byte>> all;
+  for (const size_t bytes : {kSmall, kSmall, kLarge, kSmall}) {
+    all.push_back(arena->allocate(bytes));
+    EXPECT_EQ(address(all.back()) % 64, 0U);
+    EXPECT_EQ(all.back().get()[bytes - 1], std::byte{0});
+    std::memset(all.back().get(), static_cast<int>(all.size()), bytes);
+  }
+  EXPECT_EQ(address(all[1]) - address(all[0]), 128U) << "not in one piece";
+  EXPECT_THROW(arena->allocate(SIZE_MAX), std::bad_alloc);
+  arena.reset();
+  all[0].reset();  // gives back whole pages, of which it has none
+  EXPECT_EQ(all[1].get()[kSmall - 1], std::byte{2});
+  EXPECT_EQ(all[2].get()[kLarge - 1], std::byte{3});
+  EXPECT_EQ(all[3].get()[0], std::byte{4});
 }
 
 TEST(Linear, RepackedAndMappedWeightsGiveTheSameBits) {
