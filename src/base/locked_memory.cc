@@ -18,13 +18,14 @@ namespace {
 [[noreturn]] void refuse(uint64_t bytes, const std::string& what, int error) {
   struct rlimit limit {};
   ::getrlimit(RLIMIT_MEMLOCK, &limit);
-  const std::string allowed = limit.rlim_cur == RLIM_INFINITY
-                                  ? "no limit is set"
-                                  : fmt::format("the limit is {} bytes", limit.rlim_cur);
-  throw ResourceExhausted(
-      fmt::format("{}: cannot lock {} bytes in memory: {} ({}); raise the limit (ulimit -l, "
-                  "RLIMIT_MEMLOCK) or leave out --mlock",
-                  what, bytes, std::strerror(error), allowed));
+  // ENOMEM and EPERM are how a limit speaks.
+  const bool limited = error != EAGAIN && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes;
+  throw ResourceExhausted(fmt::format(
+      "{}: cannot lock {} bytes in memory: {}; raise the limit (ulimit -l, RLIMIT_MEMLOCK) or "
+      "leave "
+      "out --mlock",
+      what, bytes,
+      limited ? fmt::format("the limit is {} bytes", limit.rlim_cur) : std::strerror(error)));
 }
 
 }  // namespace

@@ -72,9 +72,10 @@ void BlockReport::append(const BlockReport& later) noexcept {
 }
 
 uint32_t check_block(const Codec& codec, const std::byte* block) noexcept {
+  uint32_t found = codec.inspect != nullptr ? codec.inspect(block) : uint32_t{kFindingNone};
+  if (codec.is_ternary() && found == kFindingNone) return found;  // see Codec::inspect
   std::array<float, kMaxBlockElems> values;
   codec.decode(block, values.data(), codec.block_elems);
-  uint32_t found = codec.inspect != nullptr ? codec.inspect(block) : uint32_t{kFindingNone};
   if (!all_finite(values.data(), codec.block_elems)) return found | kFindingNonFiniteValue;
   if (codec.encode != nullptr) {
     std::array<std::byte, kMaxBlockBytes> again;

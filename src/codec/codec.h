@@ -49,7 +49,8 @@ struct Codec {
   void (*pack)(const int8_t* codes, const uint16_t* scales, std::byte* dst,
                size_t n_elems) noexcept;
   /// What a look at the raw bytes of ONE block tells beyond its values: a set of BlockFinding bits
-  /// (block_check.h). Null = every byte pattern is as good as its values.
+  /// (block_check.h). Null = every byte pattern is as good as its values. Ternary codecs: a block
+  /// without findings is finite and what encode() makes of its values, byte for byte.
   uint32_t (*inspect)(const std::byte* block) noexcept = nullptr;
 
   /// Bytes of one row of n_elems values; n_elems must be a multiple of block_elems.

@@ -39,6 +39,7 @@ inline uint32_t inspect_ternary_group(uint16_t scale_bits, bool any_nonzero_code
   if (!zero_scale && !any_nonzero_code) found |= kFindingScaleOnZeros;
   if (zero_scale && any_nonzero_code) found |= kFindingCodesOnZeroScale;
   if (any_plus_two) found |= kFindingCodePlusTwo;
+  if (scale_bits == 0x8000u) found |= kFindingNotCanonical;  // zero is written without a sign
   return found;
 }
 

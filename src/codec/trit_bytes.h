@@ -48,6 +48,15 @@ constexpr bool is_canonical_trit_byte(uint8_t byte, size_t n_digits) noexcept {
   return byte_of_base3(q) == byte;
 }
 
+/// The same, looked up: whole models are inspected byte by byte.
+template <size_t kDigits>
+inline constexpr std::array<bool, 256> kCanonicalTritByte = [] {
+  std::array<bool, 256> table{};
+  for (size_t byte = 0; byte < 256; ++byte)
+    table[byte] = is_canonical_trit_byte(static_cast<uint8_t>(byte), kDigits);
+  return table;
+}();
+
 /// The bodies qs[kQsBytes], qh[kQhBytes] of one block.
 template <size_t kQsBytes, size_t kQhBytes>
 struct TritBytes {
@@ -89,12 +98,12 @@ struct TritBytes {
     bool legal = true;
     bool any_nonzero = false;
     for (const uint8_t byte : qs) {
-      legal = legal && is_canonical_trit_byte(byte, 5);
-      any_nonzero = any_nonzero || byte != kAllZeroCodes;
+      legal &= kCanonicalTritByte<5>[byte];
+      any_nonzero |= byte != kAllZeroCodes;
     }
     for (const uint8_t byte : qh) {
-      legal = legal && is_canonical_trit_byte(byte, 4);
-      any_nonzero = any_nonzero || byte != kAllZeroTail;
+      legal &= kCanonicalTritByte<4>[byte];
+      any_nonzero |= byte != kAllZeroTail;
     }
     return inspect_ternary_group(scale_bits, any_nonzero, false) |
            (legal ? kFindingNone : kFindingIllegalByte);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backend/cpu/derived_rows.h"
-#include "backend/cpu/page_buffer.h"
+#include "base/page_buffer.h"
 
 namespace ts {
 namespace {

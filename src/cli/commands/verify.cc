@@ -47,8 +47,8 @@ class VerifyCommand : public Command {
                 "Checks a model file. Level quick: structure, bounds, tokenizer, the "
                 "architecture's tensors and the values of its small ones. Level full: also every "
                 "block (finite scales, legal codes, "
-                "same bytes after decoding and encoding) and a forward pass of 8 tokens against "
-                "the reference kernels. Exit status 1 when something is wrong.",
+                "same bytes after decoding and encoding) and a forward pass of 8 tokens (of large "
+                "models 2) against the reference kernels. Exit status 1 when something is wrong.",
                 "tensorsharp verify model.gguf\n"
                 "tensorsharp verify ternary.gguf --against original.gguf\n"
                 "tensorsharp verify model.gguf --level full --threads 4\n"

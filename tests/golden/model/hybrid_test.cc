@@ -2,6 +2,7 @@
 // (tools/reference), stored beside them.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -100,7 +101,16 @@ TEST_P(Hybrid, ExactLogitsAreThoseOfTheReference) {
   }
 }
 
-TEST_P(Hybrid, RoundedActivationsStayClose) {
+/// Rms error of the logits divided by their standard deviation when the float64 reference rounds
+/// activations as the engine does (tools/reference/rounding_error.py). Random errors of that size
+/// give 0.05 to 0.07 for "unfolded" and 0.12 to 0.35 for "defaults": early in a text the output of
+/// a random delta net is the product of nearly orthogonal vectors, and its norm scales up what
+/// rounding left of it.
+const std::map<std::string, double> kRoundingError = {
+    {"unfolded", 0.0764}, {"defaults", 0.1655}, {"folded_ptq1_0", 0.0501}, {"folded_pq2_0", 0.0501},
+    {"tied", 0.0325},     {"identity", 0.0334}, {"equal_heads", 0.0194},   {"mtp", 0.0196}};
+
+TEST_P(Hybrid, RoundedActivationsCostWhatTheyCostTheReference) {
   const Golden golden = read_golden(GetParam());
   const auto rows = all_logits(*load(false), golden, 100);
   double errors = 0, sum = 0, squares = 0, n = 0;
@@ -113,9 +123,9 @@ TEST_P(Hybrid, RoundedActivationsStayClose) {
       ++n;
     }
   }
-  // Wide: at the first positions a random delta net's output is the product of nearly orthogonal
-  // vectors, which its norm scales up with all roundings in it (by layer 3 as large as the signal).
-  EXPECT_LE(std::sqrt(errors / n) / std::sqrt(squares / n - sum / n * sum / n), 0.25);
+  const double error = std::sqrt(errors / n) / std::sqrt(squares / n - sum / n * sum / n);
+  const double want = kRoundingError.at(GetParam());
+  EXPECT_NEAR(error, want, 0.1 * want);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Hybrid,

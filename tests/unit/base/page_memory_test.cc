@@ -83,7 +83,7 @@ template <typename F>
 TEST(LockedMemory, SaysWhatForbidsIt) {
   EXPECT_EXIT(exit_with_error_under_limit(kMiB, [] { require_lockable(8 * kMiB, "m.gguf"); }),
               testing::ExitedWithCode(3),
-              "m.gguf: cannot lock 8388608 bytes in memory: .*the limit is 1048576 bytes.*"
+              "m.gguf: cannot lock 8388608 bytes in memory: the limit is 1048576 bytes; .*"
               "ulimit -l.*leave out --mlock");
   EXPECT_EXIT(exit_with_error_under_limit(kMiB, [] { require_lockable(kMiB / 2, "m.gguf"); }),
               testing::ExitedWithCode(3), "no error");

@@ -13,6 +13,9 @@ namespace {
 
 #include "kernels/x86/formats.inc"
 #include "kernels/x86/packed_layouts.inc"
+// clang-format off: after the formats.
+#include "kernels/x86/avx2/packed_source.inc"
+// clang-format on
 
 inline void store32(void* p, __m256i v) {
   _mm256_storeu_si256(static_cast<__m256i*>(p), v);
@@ -122,14 +125,6 @@ struct Rows {
   }
 };
 
-/// Asks for the rows behind these 16, block by block: together the blocks of a tile are as long as
-/// the next one. Rows are read at 16 places at a time, which hardware does not foresee.
-inline void read_ahead(const uint8_t* next_tile, size_t g, size_t block_bytes) {
-  const uint8_t* p = next_tile + g * kRows * block_bytes;
-  for (size_t at = 0; at < kRows * block_bytes; at += 64)
-    _mm_prefetch(reinterpret_cast<const char*>(p + at), _MM_HINT_T0);
-}
-
 /// Any format: codes of all elements as bytes, then the layout's encoding.
 template <class F, class Layout>
 void pack(const uint8_t* w, size_t row_bytes, size_t n_rows, size_t k, uint8_t* tile) {
@@ -177,7 +172,7 @@ void pack_pairs(const uint8_t* w, size_t row_bytes, size_t n_rows, size_t k, uin
   static_assert(kBlockBytes == kCodesAt + Group / 4 && F::kScaleAt == 0);
   Rows rows(w, row_bytes, n_rows, kBlockBytes);
   for (size_t g = 0; g < k / Group; ++g, tile += TwoBit<Group>::kBytes, rows.advance()) {
-    read_ahead(w + kRows * row_bytes, g, kBlockBytes);
+    read_ahead(w + kRows * row_bytes + g * kRows * kBlockBytes, kRows * kBlockBytes);
     for (size_t half = 0; half < 2; ++half) {
       const uint8_t* const* blocks = rows.block + 8 * half;
       __m256i v[8];
@@ -204,19 +199,6 @@ void pack_pairs(const uint8_t* w, size_t row_bytes, size_t n_rows, size_t k, uin
     for (size_t r = 0; r < kRows; ++r)
       store_scale(rows.block[r], tile + TwoBit<Group>::kBytes - 2 * kRows + 2 * r);
   }
-}
-
-// Bytes of base-3 digits, 128 added (mod 256) so that they compare as signed numbers. Three times
-// such a byte is the byte of the digits behind the first, 128 added again.
-
-inline __m256i times3(__m256i x) {
-  return _mm256_add_epi8(x, _mm256_add_epi8(x, x));
-}
-
-/// Minus the first digit: -1 from 86 on (3 * 86 >= 256), -2 from 171 on.
-inline __m256i minus_digit(__m256i x) {
-  return _mm256_add_epi8(_mm256_cmpgt_epi8(x, _mm256_set1_epi8(85 - 128)),
-                         _mm256_cmpgt_epi8(x, _mm256_set1_epi8(170 - 128)));
 }
 
 /// Minus the base-9 digit of two steps; both go on to the next digits.
@@ -252,12 +234,11 @@ inline void store_words(const __m256i minus[5], uint8_t* x_out) {
 void pack_ptq1_0(const uint8_t* w, size_t row_bytes, size_t n_rows, size_t k, uint8_t* tile) {
   constexpr size_t kBlockBytes = kInfo<PTQ1_0>.block_bytes;
   static_assert(kBlockBytes == 28 && PTQ1_0::kScaleAt == 26);
-  const __m256i bias = _mm256_set1_epi8(-128);
   const __m256i first_two = _mm256_setr_epi8(0, 1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13,  //
                                              0, 1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13);
   Rows rows(w, row_bytes, n_rows, kBlockBytes);
   for (size_t g = 0; g < k / Base3::kGroup; ++g, tile += Base3::kBytes, rows.advance()) {
-    read_ahead(w + kRows * row_bytes, g, kBlockBytes);
+    read_ahead(w + kRows * row_bytes + g * kRows * kBlockBytes, kRows * kBlockBytes);
     __m256i tail[2], scales[2];
     for (size_t half = 0; half < 2; ++half) {
       const uint8_t* const* blocks = rows.block + 8 * half;
@@ -268,7 +249,7 @@ void pack_ptq1_0(const uint8_t* w, size_t row_bytes, size_t n_rows, size_t k, ui
       transpose8(v);
       scales[half] = _mm256_srli_epi32(v[7], 16);
       for (__m256i& x : v)
-        x = _mm256_xor_si256(x, bias);
+        x = add_bias(x);
       __m256i e[10];
       for (int d = 0; d < 5; ++d) {
         e[2 * d] = minus_base9(&v[0], &v[1]);

@@ -23,6 +23,7 @@ namespace {
 #include "kernels/x86/packed_layouts.inc"
 // clang-format off: after the layouts.
 #include "kernels/x86/avx2/columns.inc"
+#include "kernels/x86/avx2/packed_source.inc"
 // clang-format on
 
 constexpr size_t kTileRows = Triples::kTileRows;
@@ -471,13 +472,59 @@ void pack(const uint8_t* w, size_t row_bytes, size_t n_rows, size_t k, uint8_t* 
   }
 }
 
+/// PTQ1_0: its 26 bytes of 32 rows are transposed while five digits are in each. Digit d of bytes
+/// 0-15 is column 16 d + byte, of bytes 16-23 column 80 + 8 d + byte, of bytes 24 and 25 column
+/// 120 + 2 d + byte.
+void pack_ptq1_0(const uint8_t* w, size_t row_bytes, size_t n_rows, size_t k, uint8_t* tile) {
+  constexpr size_t kBlockBytes = kInfo<PTQ1_0>.block_bytes;
+  static_assert(kBlockBytes == 28 && PTQ1_0::kScaleAt == 26);
+  alignas(64) __m256i columns[Triples::kGroup];
+  // A row that does not exist is a block of zeros again and again.
+  alignas(32) static constexpr uint8_t kNothing[kBlockBytes] = {};
+  const uint8_t* blocks[kTileRows];
+  size_t step[kTileRows];
+  for (size_t r = 0; r < kTileRows; ++r) {
+    blocks[r] = r < n_rows ? w + r * row_bytes : kNothing;
+    step[r] = r < n_rows ? kBlockBytes : 0;
+  }
+  const auto digits = [&](const __m256i* bytes, size_t first, size_t n_bytes, size_t n_digits) {
+    for (size_t b = 0; b < n_bytes; ++b) {
+      __m256i x = add_bias(bytes[b]);
+      for (size_t d = 0; d < n_digits; ++d) {
+        columns[first + d * n_bytes + b] = _mm256_sub_epi8(_mm256_setzero_si256(), minus_digit(x));
+        x = times3(x);
+      }
+    }
+  };
+  for (size_t g = 0; g < k / Triples::kGroup; ++g, tile += Triples::kBytes) {
+    read_ahead(w + kTileRows * row_bytes + g * kTileRows * kBlockBytes, kTileRows * kBlockBytes);
+    __m256i v[16];
+    const auto transpose_from = [&](size_t first) {
+      for (size_t b = 0; b < 16; ++b)
+        v[b] = _mm256_set_m128i(load16(blocks[row_of_byte(b + 16)] + first),
+                                load16(blocks[row_of_byte(b)] + first));
+      transpose16(v);
+    };
+    transpose_from(0);
+    digits(v, 0, 16, 5);
+    transpose_from(12);
+    digits(v + 4, 80, 8, 5);
+    digits(v + 12, 120, 2, 4);
+    encode(columns, tile);
+    for (size_t r = 0; r < kTileRows; ++r) {
+      __builtin_memcpy(tile + kScalesAt + 2 * r, blocks[r] + PTQ1_0::kScaleAt, 2);
+      blocks[r] += step[r];
+    }
+  }
+}
+
 template <class F>
-void set(KernelTable* table) {
+void set(KernelTable* table, decltype(PackedKernels::pack) function) {
   PackedKernels& packed = table->packed[F::kFormat];
   packed.group_bytes = Triples::kBytes;
   packed.tile_rows = kTileRows;
   packed.tables = true;
-  packed.pack = pack<F>;
+  packed.pack = function;
   packed.unpack_row = unpack_row;
   packed.gemv = gemv;
   packed.gemm = gemm;
@@ -488,8 +535,8 @@ void set(KernelTable* table) {
 void set_triples(KernelTable* table) {
   table->table_bytes = Triples::kTableBytes;
   table->make_tables = make_tables;
-  set<PTQ1_0>(table);
-  set<TQ1_0>(table);
+  set<PTQ1_0>(table, pack_ptq1_0);
+  set<TQ1_0>(table, pack<TQ1_0>);
 }
 
 }  // namespace ts::avx2
