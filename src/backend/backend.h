@@ -193,8 +193,10 @@ class Backend {
   /// from the state, which then keeps the last conv_kernel - 1.
   virtual void causal_conv(Mat x, const float* w, RecurrentState& state) = 0;
   virtual void delta_rule(const DeltaRuleArgs& args, RecurrentState& state) = 0;
-  /// y = rms_norm(x) * w * silu(gate), norms over `group` elements. All may be the same matrix.
-  virtual void gated_rms_norm(Mat x, const float* w, int64_t group, float eps, Mat gate, Mat y) = 0;
+  /// y = rms_norm(x) * w * silu(gate), norms over `group` elements; x is overwritten, and may be
+  /// the rows of y. `y` as for rms_norm() into an Activation.
+  virtual void gated_rms_norm(Mat x, const float* w, int64_t group, float eps, Mat gate,
+                              Activation& y) = 0;
   /// out = unit(gate) * up; out may be gate or up.
   virtual void gated_unit(GatedUnit unit, Mat gate, Mat up, Mat out) = 0;
   /// x += y.

@@ -67,9 +67,10 @@ void run_gated_delta_net(Pass& pass, int64_t layer, const std::string& prefix,
   pass.note(prefix, "ssm_conv1d", args.mixed);
   backend.delta_rule(args, state);
   pass.note(prefix, "delta_rule", args.out);
-  backend.gated_rms_norm(args.out, w.norm.data(), shape.head_dim, config.norm_eps, gate, args.out);
-  pass.note(prefix, "ssm_norm", args.out);
   pass.attended_act.reset(args.out);
+  backend.gated_rms_norm(args.out, w.norm.data(), shape.head_dim, config.norm_eps, gate,
+                         pass.attended_act);
+  pass.note(prefix, "ssm_norm", args.out);
   pass.linears({{&w.out, pass.branch}}, pass.attended_act);
   pass.note(prefix, "ssm_out", pass.branch);
 }

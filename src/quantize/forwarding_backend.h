@@ -70,7 +70,8 @@ class ForwardingBackend : public Backend {
   void delta_rule(const DeltaRuleArgs& args, RecurrentState& state) override {
     inner_->delta_rule(args, state);
   }
-  void gated_rms_norm(Mat x, const float* w, int64_t group, float eps, Mat gate, Mat y) override {
+  void gated_rms_norm(Mat x, const float* w, int64_t group, float eps, Mat gate,
+                      Activation& y) override {
     inner_->gated_rms_norm(x, w, group, eps, gate, y);
   }
   void gated_unit(GatedUnit unit, Mat gate, Mat up, Mat out) override {

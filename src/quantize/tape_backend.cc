@@ -229,7 +229,8 @@ void TapeBackend::delta_rule(const DeltaRuleArgs& args, RecurrentState& state) {
   if (tape_ != nullptr) refuse("recurrent layers");
   inner_->delta_rule(args, state);
 }
-void TapeBackend::gated_rms_norm(Mat x, const float* w, int64_t group, float eps, Mat gate, Mat y) {
+void TapeBackend::gated_rms_norm(Mat x, const float* w, int64_t group, float eps, Mat gate,
+                                 Activation& y) {
   if (tape_ != nullptr) refuse("recurrent layers");
   inner_->gated_rms_norm(x, w, group, eps, gate, y);
 }

@@ -57,7 +57,8 @@ class TapeBackend : public ForwardingBackend {
   void split_query_gate(Mat p, int64_t head_dim, Mat query, Mat gate) override;
   void causal_conv(Mat x, const float* w, RecurrentState& state) override;
   void delta_rule(const DeltaRuleArgs& args, RecurrentState& state) override;
-  void gated_rms_norm(Mat x, const float* w, int64_t group, float eps, Mat gate, Mat y) override;
+  void gated_rms_norm(Mat x, const float* w, int64_t group, float eps, Mat gate,
+                      Activation& y) override;
   void gated_unit(GatedUnit unit, Mat gate, Mat up, Mat out) override;
   void add(Mat x, Mat y) override;
   void softcap(Mat x, float cap) override;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <ctime>
 #include <map>
 #include <optional>
 #include <set>
@@ -246,7 +247,9 @@ EngineImpl::EngineImpl(std::shared_ptr<const GgufFile> file, const AvailableMemo
 
 void EngineImpl::load_weights(const LoadOptions& options, bool repacked, const Progress& progress) {
   const auto start = std::chrono::steady_clock::now();
+  const std::clock_t processor_start = std::clock();
   model_ = load_model(file_, backend_.get(), &progress, residual_);
+  const double processor = static_cast<double>(std::clock() - processor_start) / CLOCKS_PER_SEC;
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
   std::vector<std::span<const std::byte>> ranges;
   uint64_t copied = 0;
@@ -257,9 +260,11 @@ void EngineImpl::load_weights(const LoadOptions& options, bool repacked, const P
   if (options.mlock) lock_memory(std::move(ranges), file_->path().string());
   if (!repacked || copied == 0) return;
   const uint64_t huge = bytes_in_huge_pages().value_or(0);
-  log_info(fmt::format("weights repacked: {} in {:.2f} s, {:.2f} GB/s; {} in huge pages",
-                       format_bytes(copied), taken.count(),
-                       static_cast<double>(copied) / taken.count() * 1e-9, format_bytes(huge)));
+  log_info(fmt::format(
+      "weights repacked: {} in {:.2f} s, {:.2f} GB/s ({:.2f} s of processor time); {} in huge "
+      "pages",
+      format_bytes(copied), taken.count(), static_cast<double>(copied) / taken.count() * 1e-9,
+      processor, format_bytes(huge)));
   // Without them everything works, more slowly; a model of a few megabytes fills none.
   if (options.huge_pages == "on" && copied >= 4 * PageBuffer::kHugePage && huge < copied / 2)
     log_warning(fmt::format(

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -79,18 +80,26 @@ MemoryPlan plan_at(const Model& model, const GgufFile& file, const LoadOptions& 
   return plan;
 }
 
-/// Whether the kernels have a layout of their own for some of the matrices. Copies need memory that
-/// the system cannot take back by dropping pages of the file, and address space beside the map.
-bool wants_repacking(const GgufFile& file, const LoadOptions& options,
-                     const AvailableMemory& available) {
-  if (available.limit_name == kAddressSpace) return false;
+/// What the weights take more than in the file once the kernels' own layouts hold those that have
+/// one; nothing when no weight is repacked. Copies need memory that the system cannot take back by
+/// dropping pages of the file, and address space beside the map.
+std::optional<uint64_t> growth_by_repacking(const GgufFile& file, const LoadOptions& options,
+                                            const AvailableMemory& available) {
+  if (available.limit_name == kAddressSpace) return std::nullopt;
   CpuBackendOptions backend;
   backend.isa = options.isa == "auto" ? "" : options.isa;
   backend.exact = options.exact;
   backend.repack = options.repack;
-  return std::any_of(file.tensors().begin(), file.tensors().end(), [&](const TensorEntry& tensor) {
-    return tensor.shape.n_rows() > 1 && repacks(backend, tensor.type);
-  });
+  uint64_t before = 0, after = 0;
+  for (const TensorEntry& tensor : file.tensors()) {
+    if (tensor.shape.n_rows() < 2) continue;
+    const uint64_t bytes = repacked_bytes(backend, tensor.type, tensor.shape);
+    if (bytes == 0) continue;
+    before += tensor.bytes;
+    after += bytes;
+  }
+  if (after == 0) return std::nullopt;
+  return after > before ? after - before : 0;
 }
 
 uint64_t item_bytes(const MemoryPlan& plan, std::string_view name) {
@@ -178,7 +187,15 @@ MemoryPlan plan_memory(const Model& model, const GgufFile& file, const LoadOptio
     }
   }
   MemoryPlan plan = plan_at(model, file, options, available, context);
-  plan.repacked = plan.fits && wants_repacking(file, options, available);
+  if (plan.fits) {
+    const auto growth = growth_by_repacking(file, options, available);
+    plan.repacked = growth && *growth <= plan.available_bytes - plan.total_bytes;
+    if (plan.repacked) {
+      for (MemoryPlan::Item& item : plan.items)
+        item.bytes += item.name == kWeights ? *growth : 0;
+      plan.total_bytes += *growth;
+    }
+  }
   if (!plan.fits) add_advice(plan, model, file, options, available);
   return plan;
 }

@@ -225,6 +225,28 @@ void CpuBackend::rms_norm(Mat x, const float* w, int64_t group, float eps, Mat y
   });
 }
 
+CpuBackend::ExpectedForms CpuBackend::expected_forms(Activation& activation) {
+  ExpectedForms expected;
+  const Mat y = activation.rows();
+  for (Activation::Slot& slot : activation.slots()) {
+    check_argument(!slot.valid, "forms of the rows that were here before are still there");
+    if (!slot.expected || !slot.data) continue;
+    auto& form = static_cast<DerivedRows&>(*slot.data);
+    if (!form.fits(static_cast<size_t>(y.cols))) continue;
+    reserve_form(form, y);
+    expected.row_cost_ns += form.part_cost_ns() * static_cast<double>(form.n_parts());
+    expected.forms.push_back(&form);
+  }
+  return expected;
+}
+
+void CpuBackend::mark_made(const ExpectedForms& expected, Activation& activation) {
+  for (Activation::Slot& slot : activation.slots()) {
+    for (const DerivedRows* form : expected.forms)
+      slot.valid = slot.valid || slot.data.get() == form;
+  }
+}
+
 void CpuBackend::rms_norm(Mat x, const float* w, float eps, Activation& activation) {
   const Mat y = activation.rows();
   check_mat(x, x.rows, x.cols, "rms_norm: x");
@@ -232,35 +254,10 @@ void CpuBackend::rms_norm(Mat x, const float* w, float eps, Activation& activati
   check_argument(w != nullptr && x.cols >= 1, "rms_norm: no weight");
   if (x.rows == 0) return;
   const std::lock_guard lock(mutex_);
-  std::vector<DerivedRows*> forms;
-  double cost = static_cast<double>(x.cols) * 0.6;
-  for (Activation::Slot& slot : activation.slots()) {
-    check_argument(!slot.valid, "rms_norm: the activation was not reset");
-    if (!slot.expected || !slot.data) continue;
-    auto& form = static_cast<DerivedRows&>(*slot.data);
-    if (!form.fits(static_cast<size_t>(x.cols))) continue;
-    reserve_form(form, y);
-    cost += form.part_cost_ns() * static_cast<double>(form.n_parts());
-    forms.push_back(&form);
-  }
-  const profile::Scope timer(forms.empty() ? "rms_norm" : "rms_norm+rotate+quantize");
-  const auto norm = [&](int64_t r) {
-    kernels_.table.rms_norm(x.row(r), w, static_cast<size_t>(x.cols), eps, y.row(r));
-  };
-  // While a row is in the first-level cache: norm, rotate, quantize.
-  for_rows(x.rows, cost, [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
-      norm(r);
-      for (DerivedRows* form : forms) {
-        for (size_t part = 0; part < form->n_parts(); ++part)
-          form->fill(kernels_.table, static_cast<size_t>(r), part, y.row(r));
-      }
-    }
-  });
-  for (Activation::Slot& slot : activation.slots()) {
-    for (const DerivedRows* form : forms)
-      slot.valid = slot.valid || slot.data.get() == form;
-  }
+  make_rows(activation, static_cast<double>(x.cols) * 0.6, "rms_norm", "rms_norm+rotate+quantize",
+            [&](int64_t r) {
+              kernels_.table.rms_norm(x.row(r), w, static_cast<size_t>(x.cols), eps, y.row(r));
+            });
 }
 
 void CpuBackend::rope(Mat x, int64_t n_heads, int64_t head_dim, int64_t first_position,

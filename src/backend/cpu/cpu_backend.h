@@ -31,6 +31,10 @@ struct CpuBackendOptions {
 /// select_kernels().
 bool repacks(const CpuBackendOptions& options, TypeId type);
 
+/// Bytes of a matrix of that type and of shape [n_cols, n_rows] in the layout it is repacked into;
+/// 0 when it is not repacked. Errors: those of select_kernels().
+uint64_t repacked_bytes(const CpuBackendOptions& options, TypeId type, const Shape& shape);
+
 /// Errors: InvalidArgument (threads, cores, unknown isa), Unsupported (isa not available here).
 std::shared_ptr<Backend> make_cpu_backend(const CpuBackendOptions& options);
 

@@ -19,6 +19,7 @@
 #include "backend/cpu/rope_tables.h"
 #include "backend/cpu/tile_arena.h"
 #include "base/aligned_buffer.h"
+#include "base/profile.h"
 #include "base/thread_pool.h"
 #include "kernels/kernels.h"
 
@@ -58,7 +59,8 @@ class CpuBackend final : public Backend {
   void split_query_gate(Mat p, int64_t head_dim, Mat query, Mat gate) override;
   void causal_conv(Mat x, const float* w, RecurrentState& state) override;
   void delta_rule(const DeltaRuleArgs& args, RecurrentState& state) override;
-  void gated_rms_norm(Mat x, const float* w, int64_t group, float eps, Mat gate, Mat y) override;
+  void gated_rms_norm(Mat x, const float* w, int64_t group, float eps, Mat gate,
+                      Activation& y) override;
   void gated_unit(GatedUnit unit, Mat gate, Mat up, Mat out) override;
   void add(Mat x, Mat y) override;
   void softcap(Mat x, float cap) override;
@@ -85,6 +87,33 @@ class CpuBackend final : public Backend {
   static void reserve_form(DerivedRows& form, Mat rows);
   /// Measured earlier or now; the usual one where measuring is off or not worth it.
   KernelChoice choose_kernels(const CpuWeight& weight, bool can_repack);
+  /// Forms that the rows of an activation will probably be read in, with room for all rows.
+  struct ExpectedForms {
+    std::vector<DerivedRows*> forms;
+    double row_cost_ns = 0;
+  };
+  static ExpectedForms expected_forms(Activation& activation);
+  static void mark_made(const ExpectedForms& expected, Activation& activation);
+  /// Computes the rows of y with make_row(r) and, while a row is in the first-level cache, its
+  /// expected forms. `row_cost_ns` is that of make_row alone. Named in a profile without and with
+  /// forms.
+  template <typename F>
+  void make_rows(Activation& y, double row_cost_ns, const char* name, const char* name_with_forms,
+                 F&& make_row) {
+    const ExpectedForms expected = expected_forms(y);
+    const profile::Scope timer(expected.forms.empty() ? name : name_with_forms);
+    const Mat rows = y.rows();
+    for_rows(rows.rows, row_cost_ns + expected.row_cost_ns, [&](int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r) {
+        make_row(r);
+        for (DerivedRows* form : expected.forms) {
+          for (size_t part = 0; part < form->n_parts(); ++part)
+            form->fill(kernels_.table, static_cast<size_t>(r), part, rows.row(r));
+        }
+      }
+    });
+    mark_made(expected, y);
+  }
   /// Replaces the mapped bytes of a weight by tiles. ResourceExhausted.
   void repack(CpuWeight& weight, const ReleaseBytes& release);
   /// y = R_out^T y (+ bias).

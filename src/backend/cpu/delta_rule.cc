@@ -206,21 +206,23 @@ void CpuBackend::delta_rule(const DeltaRuleArgs& args, RecurrentState& state) {
   }
 }
 
-void CpuBackend::gated_rms_norm(Mat x, const float* w, int64_t group, float eps, Mat gate, Mat y) {
-  const profile::Scope timer("gated_rms_norm");
+void CpuBackend::gated_rms_norm(Mat x, const float* w, int64_t group, float eps, Mat gate,
+                                Activation& activation) {
+  const Mat y = activation.rows();
   check_mat(x, x.rows, x.cols, "gated_rms_norm: x");
   check_mat(gate, x.rows, x.cols, "gated_rms_norm: gate");
   check_mat(y, x.rows, x.cols, "gated_rms_norm: y");
   check_argument(w != nullptr && group >= 1 && x.cols % group == 0,
                  "gated_rms_norm: the group does not divide the row");
+  if (x.rows == 0) return;
   const std::lock_guard lock(mutex_);
-  for_rows(x.rows, static_cast<double>(x.cols), [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
-      for (int64_t c = 0; c < x.cols; c += group)
-        kernels_.table.rms_norm(x.row(r) + c, w, static_cast<size_t>(group), eps, x.row(r) + c);
-      kernels_.table.silu_gate(gate.row(r), x.row(r), static_cast<size_t>(x.cols), y.row(r));
-    }
-  });
+  make_rows(
+      activation, static_cast<double>(x.cols), "gated_rms_norm", "gated_rms_norm+rotate+quantize",
+      [&](int64_t r) {
+        for (int64_t c = 0; c < x.cols; c += group)
+          kernels_.table.rms_norm(x.row(r) + c, w, static_cast<size_t>(group), eps, x.row(r) + c);
+        kernels_.table.silu_gate(gate.row(r), x.row(r), static_cast<size_t>(x.cols), y.row(r));
+      });
 }
 
 }  // namespace ts

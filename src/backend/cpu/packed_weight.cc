@@ -16,6 +16,15 @@ bool repacks(const CpuBackendOptions& options, TypeId type) {
   return format >= 0 && select_kernels(options.isa).table.packed[format].pack != nullptr;
 }
 
+uint64_t repacked_bytes(const CpuBackendOptions& options, TypeId type, const Shape& shape) {
+  if (!repacks(options, type)) return 0;
+  const int format = int_format_of(type);
+  const PackedKernels& kernels = select_kernels(options.isa).table.packed[format];
+  const auto rows = static_cast<uint64_t>(shape.n_rows());
+  const auto groups = static_cast<uint64_t>(shape[0]) / kIntFormatInfo[format].group;
+  return (rows + kernels.tile_rows - 1) / kernels.tile_rows * groups * kernels.group_bytes;
+}
+
 void CpuBackend::repack(CpuWeight& weight, const ReleaseBytes& release) {
   const profile::Scope timer("repack");
   const PackedKernels& kernels = kernels_.table.packed[weight.int_format];

@@ -168,6 +168,34 @@ TEST(RotatedLinear, FusedNormGivesTheBitsOfSeparateSteps) {
   }
 }
 
+TEST(RotatedLinear, FusedGatedNormGivesTheBitsOfSeparateSteps) {
+  const int64_t k = 2560, group = 128;
+  const std::vector<float> weight = random_floats(static_cast<size_t>(group), 9);
+  for (const int n_threads : {1, 3}) {
+    Reader reader(backend_with(n_threads, false), k);
+    Backend& backend = *reader.backend;
+    Activation fused;
+    for (const int64_t m : {1, 7, 1}) {
+      const auto floats = [&](uint32_t seed) {
+        return random_floats(static_cast<size_t>(m * k), seed);
+      };
+      Matrix x1(backend, m, k, floats(1)), x2(backend, m, k, floats(1)),
+          gate(backend, m, k, floats(2));
+      Activation plain(x1.mat);  // no forms expected
+      backend.gated_rms_norm(x1.mat, weight.data(), group, 1e-5F, gate.mat, plain);
+      EXPECT_TRUE(plain.slots().empty());
+      const std::vector<float> want = reader.products(plain);
+      fused.reset(x2.mat);
+      backend.gated_rms_norm(x2.mat, weight.data(), group, 1e-5F, gate.mat, fused);
+      for (const Activation::Slot& slot : fused.slots())
+        EXPECT_TRUE(slot.valid && slot.expected) << "the form is made at once";
+      EXPECT_EQ(x1.values(), x2.values());
+      EXPECT_EQ(reader.products(fused), want) << "rows " << m << " threads " << n_threads;
+      EXPECT_EQ(fused.slots().size(), 3u);
+    }
+  }
+}
+
 TEST(RotatedLinear, FormsNobodyReadsAnyMoreAreNotMade) {
   const int64_t k = 512;
   Reader reader(backend_with(1, false), k);

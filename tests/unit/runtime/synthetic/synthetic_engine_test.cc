@@ -101,6 +101,7 @@ TEST(SyntheticEngineTest, ThePlanCountsRecurrentStates) {
   EXPECT_EQ(item(plan(UINT64_MAX), "remembered states"), 0u);
 
   // Weights on a disk may exceed the memory a little, weights in memory must not.
+  options.repack = false;
   const MemoryPlan tight = plan(plan(UINT64_MAX).total_bytes - 1000);
   EXPECT_FALSE(tight.fits);
   EXPECT_NO_THROW(require_fit(tight, "m", WeightsOn::kDisk));
@@ -124,6 +125,9 @@ TEST(SyntheticEngineTest, RepacksOnlyWhereCopiesFit) {
   EXPECT_EQ(describe_plan(whole).find("repacked") != std::string::npos, can);
   EXPECT_FALSE(plan(options, whole.total_bytes - 1, "test limit").repacked);
   EXPECT_FALSE(plan(options, UINT64_MAX, "RLIMIT_AS").repacked);
+  // A layout may need more than the file.
+  EXPECT_GE(item(whole, "weights"), outline->weight_bytes());
+  EXPECT_EQ(item(plan(options, UINT64_MAX, "RLIMIT_AS"), "weights"), outline->weight_bytes());
   options.repack = false;
   EXPECT_FALSE(plan(options, UINT64_MAX, "test limit").repacked);
   options.repack = true;
