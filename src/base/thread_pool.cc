@@ -75,18 +75,28 @@ struct alignas(64) Member {
   int64_t end = 0;
   std::atomic<bool> inside{false};
   std::atomic<uint32_t> benched{0};  ///< 1 = takes no part and sleeps
+  std::atomic<bool> crowds{false};   ///< woke up on the caller's own CPU
   // The caller's alone: the end of the last time on the bench, and its length.
   Clock::time_point until;
   Clock::duration penalty{};
+  bool late = false;
 };
 
-// A worker that loses its core in the middle of a piece holds up everybody: the scheduler hands out
-// cores for milliseconds, a region takes microseconds. A member that the others had to wait for,
-// longer than kStall and than a quarter of the region, sits out eight times as long as it cost, and
-// longer when it does so again. So a core that is used by somebody else as well costs an eighth of
-// the time at first, little later, and is back soon after it is free.
+// The scheduler hands out cores for milliseconds, a region takes microseconds. So a worker whose
+// core is used by somebody else may cost more than it gives; it sits out for a while, longer when
+// it does so again, and is back soon after the core is free. The reasons:
+// - It lost its core in the middle of a piece: the others had to wait for it, longer than kStall
+// and
+//   than a quarter of the region. It sits out eight times as long as it cost.
+// - It was woken on the caller's own CPU, where it can only take turns with it.
+// - All of them, when over a stretch of time the team was no faster than the caller alone would
+// have
+//   been, judged by the share of the work that the caller did and the time it took for that.
 constexpr auto kStall = std::chrono::microseconds(200);
+constexpr Clock::duration kShortPenalty = std::chrono::milliseconds(5);
+constexpr Clock::duration kTeamPenalty = std::chrono::milliseconds(20);
 constexpr Clock::duration kLongestPenalty = std::chrono::milliseconds(250);
+constexpr double kJudgedSeconds = 0.004, kLeastGain = 1.05;
 
 // `gate`: the region that may be entered, whether it is open, and how many members are inside.
 constexpr uint64_t kInside = 0xFFFF;
@@ -113,16 +123,29 @@ struct ThreadPool::State {
   Erased fn = nullptr;
   ErasedRange range_fn = nullptr;
   void* context = nullptr;
-  int64_t grain = 1;
+  int64_t range = 0, grain = 1;
   std::vector<Member> members;
-  size_t n_benched = 0;  ///< the caller's alone
+  std::atomic<int> caller_cpu{-1};
+  std::atomic<bool> crowded{false};  ///< some member crowds
+  // The caller's alone:
+  size_t n_benched = 0;
+  int64_t caller_work = 0;  ///< of this region, in units of the range
+  double team_seconds = 0, alone_seconds = 0;
   std::mutex error_mutex;
   std::exception_ptr error;
 
   /// True when the calling worker is inside region `number`, false when that is over.
-  bool enter(uint32_t number) noexcept {
+  bool enter(uint32_t number, Member& me) noexcept {
     uint64_t now = gate.load(std::memory_order_acquire);
     if (now >> kRegionShift == number && (now & kEverybody)) return true;
+    if (now >> kRegionShift == number && (now & kOpen) &&
+        sched_getcpu() == caller_cpu.load(std::memory_order_relaxed)) {
+      me.crowds.store(true, std::memory_order_relaxed);
+      crowded.store(true, std::memory_order_relaxed);
+      generation.wait(number,
+                      std::memory_order_acquire);  // without spinning: the caller needs the CPU
+      return false;
+    }
     while (now >> kRegionShift == number && (now & kOpen)) {
       if (gate.compare_exchange_weak(now, now + 1, std::memory_order_acq_rel,
                                      std::memory_order_acquire))
@@ -142,7 +165,7 @@ struct ThreadPool::State {
   bool empty() const noexcept { return (gate.load(std::memory_order_acquire) & kInside) == 0; }
 
   /// Waits until nobody is inside the closed gate of a region that began at `start`.
-  void wait_until_empty(Clock::time_point start) {
+  void wait_until_empty(Clock::time_point start) noexcept {
     uint32_t seen = left.load(std::memory_order_acquire);
     if (empty()) return;
     const auto since = Clock::now();
@@ -153,22 +176,51 @@ struct ThreadPool::State {
       }
       if (now - since > kSpinTime) std::this_thread::yield();  // perhaps it waits for this core
     }
-    std::vector<Member*> late;
-    for (Member& member : members) {
-      if (member.inside.load(std::memory_order_relaxed)) late.push_back(&member);
-    }
+    for (Member& member : members)
+      member.late = member.inside.load(std::memory_order_relaxed);
     while (!empty())
       seen = wait_for_change(left, seen);
     const auto now = Clock::now();
     if ((now - since) * 4 < since - start) return;
-    for (Member* member : late) {
-      const bool again = now - member->until < 4 * member->penalty;
-      const Clock::duration penalty = std::max(8 * (now - since), 2 * member->penalty * again);
-      member->penalty = std::min(penalty, kLongestPenalty);
-      member->until = now + member->penalty;
-      member->benched.store(1, std::memory_order_relaxed);
-      ++n_benched;
+    for (Member& member : members) {
+      if (member.late) bench(member, now, 8 * (now - since));
     }
+  }
+
+  void bench(Member& member, Clock::time_point now, Clock::duration least) noexcept {
+    if (member.benched.load(std::memory_order_relaxed) != 0) return;
+    const bool again = now - member.until < 4 * member.penalty;
+    if (again) least = std::max(least, 2 * member.penalty);
+    member.penalty = std::min(least, kLongestPenalty);
+    member.until = now + member.penalty;
+    member.benched.store(1, std::memory_order_relaxed);
+    ++n_benched;
+  }
+
+  /// After a range that was begun at `start`; the caller ended its own work at `done`.
+  void judge(Clock::time_point start, Clock::time_point done) noexcept {
+    if (n_benched == members.size() - 1) return;  // the caller was alone
+    const auto now = Clock::now();
+    if (crowded.load(std::memory_order_relaxed)) {
+      crowded.store(false, std::memory_order_relaxed);
+      for (size_t i = 1; i < members.size(); ++i) {
+        if (members[i].crowds.exchange(false, std::memory_order_relaxed))
+          bench(members[i], now, kShortPenalty);
+      }
+    }
+    const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
+    const double team = seconds(now - start);
+    team_seconds += team;
+    // Where the caller came too late for any, the others were fast enough.
+    alone_seconds += caller_work > 0 ? seconds(done - start) * static_cast<double>(range) /
+                                           static_cast<double>(caller_work)
+                                     : 2 * team;
+    if (team_seconds < kJudgedSeconds) return;
+    if (alone_seconds < kLeastGain * team_seconds) {
+      for (size_t i = 1; i < members.size(); ++i)
+        bench(members[i], now, kTeamPenalty);
+    }
+    team_seconds = alone_seconds = 0;
   }
 
   /// Ends the time on the bench where it is over, or for all.
@@ -204,8 +256,10 @@ struct ThreadPool::State {
         int64_t begin = 0, end = 0;
         for (int i = 0; i < n_members; ++i) {
           Member& owner = members[static_cast<size_t>((member + i) % n_members)];
-          while (!failed.load(std::memory_order_relaxed) && take(owner, begin, end))
+          while (!failed.load(std::memory_order_relaxed) && take(owner, begin, end)) {
             range_fn(context, member, begin, end);
+            if (member == 0) caller_work += end - begin;
+          }
         }
       }
     } catch (...) {
@@ -269,7 +323,7 @@ void ThreadPool::worker(int thread) {
       me.benched.wait(1, std::memory_order_acquire);
       continue;
     }
-    if (!s.enter(seen)) continue;
+    if (!s.enter(seen, me)) continue;
     me.inside.store(true, std::memory_order_relaxed);
     s.call(thread);
     me.inside.store(false, std::memory_order_relaxed);
@@ -292,6 +346,7 @@ void ThreadPool::ranges_erased(int64_t n, int64_t grain, ErasedRange fn, void* c
   s.fn = nullptr;
   s.range_fn = fn;
   s.context = context;
+  s.range = n;
   s.grain = grain;
   for (int i = 0; i < n_threads_; ++i) {
     const auto [begin, end] = share(n, grain, i, n_threads_);
@@ -312,6 +367,8 @@ void ThreadPool::region(bool everybody) {
   const auto start = Clock::now();
   s.return_from_bench(everybody);
   s.failed.store(false, std::memory_order_relaxed);
+  s.caller_cpu.store(sched_getcpu(), std::memory_order_relaxed);
+  s.caller_work = 0;
   const uint32_t number = s.generation.load(std::memory_order_relaxed) + 1;
   const uint64_t region = uint64_t{number} << kRegionShift;
   const auto workers = static_cast<uint64_t>(n_threads_ - 1);
@@ -320,8 +377,10 @@ void ThreadPool::region(bool everybody) {
   s.generation.store(number, std::memory_order_release);
   s.generation.notify_all();
   s.call(0);
+  const auto done = Clock::now();
   s.gate.fetch_and(~kOpen, std::memory_order_acq_rel);
   s.wait_until_empty(start);
+  if (!everybody) s.judge(start, done);
   if (pinned) pthread_setaffinity_np(pthread_self(), sizeof(before), &before);
   if (s.error) std::rethrow_exception(std::exchange(s.error, nullptr));
 }

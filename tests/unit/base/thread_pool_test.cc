@@ -70,6 +70,18 @@ bool eventually(Condition condition) {
   return true;
 }
 
+/// The first CPUs that this process may use, at most n.
+std::vector<int> first_cpus(size_t n) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  sched_getaffinity(0, sizeof(set), &set);
+  std::vector<int> cpus;
+  for (int i = 0; i < CPU_SETSIZE && cpus.size() < n; ++i) {
+    if (CPU_ISSET(static_cast<size_t>(i), &set)) cpus.push_back(i);
+  }
+  return cpus;
+}
+
 /// The members that computed pieces of a region in which the caller waits for `wanted` others, and
 /// in which member 1 takes `delay` for its first piece.
 std::vector<int> members_of_region(ThreadPool& pool, int wanted, std::chrono::milliseconds delay) {
@@ -92,7 +104,9 @@ std::vector<int> members_of_region(ThreadPool& pool, int wanted, std::chrono::mi
 }
 
 TEST(ThreadPool, WhatADelayedMemberLeavesIsDoneByOthers) {
-  ThreadPool pool(2);
+  const std::vector<int> cpus = first_cpus(2);
+  if (cpus.size() < 2) GTEST_SKIP() << "one CPU";
+  ThreadPool pool(2, cpus);
   std::vector<std::atomic<int>> by(64);
   std::atomic<bool> begun{false};
   std::atomic<int> of_caller{0};
@@ -114,9 +128,11 @@ TEST(ThreadPool, WhatADelayedMemberLeavesIsDoneByOthers) {
 
 TEST(ThreadPool, AMemberThatStallsTheOthersSitsOutAndComesBack) {
   using std::chrono::milliseconds;
-  ThreadPool pool(2);
-  EXPECT_EQ(members_of_region(pool, 1, milliseconds(20)), (std::vector<int>{0, 1}));
-  for (int i = 0; i < 100; ++i)
+  const std::vector<int> cpus = first_cpus(2);
+  if (cpus.size() < 2) GTEST_SKIP() << "one CPU";
+  ThreadPool pool(2, cpus);
+  EXPECT_EQ(members_of_region(pool, 1, milliseconds(40)), (std::vector<int>{0, 1}));
+  for (int i = 0; i < 20; ++i)
     EXPECT_EQ(members_of_region(pool, 0, milliseconds(0)), (std::vector<int>{0}));
   std::this_thread::sleep_for(milliseconds(300));
   EXPECT_EQ(members_of_region(pool, 1, milliseconds(20)), (std::vector<int>{0, 1}));
@@ -126,6 +142,14 @@ TEST(ThreadPool, AMemberThatStallsTheOthersSitsOutAndComesBack) {
   EXPECT_EQ(ran, 2);
   EXPECT_EQ(members_of_region(pool, 1, milliseconds(20)), (std::vector<int>{0, 1}));
 }  // and a pool with a member asleep on the bench can be ended
+
+TEST(ThreadPool, NoMemberComputesOnTheCallersCpu) {
+  ThreadPool pool(2, first_cpus(1));
+  for (int i = 0; i < 200; ++i) {
+    EXPECT_EQ(members_of_region(pool, 0, std::chrono::milliseconds(0)), (std::vector<int>{0}));
+    std::this_thread::yield();
+  }
+}
 
 TEST(ThreadPool, RangesEndAtTheFirstException) {
   ThreadPool pool(3);
@@ -216,9 +240,7 @@ TEST(ThreadPool, BadSizesAndCoresAreErrors) {
 TEST(ThreadPool, PinsMembersAndRestoresTheCaller) {
   cpu_set_t before;
   ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
-  int first = 0;
-  while (!CPU_ISSET(static_cast<size_t>(first), &before))
-    ++first;
+  const int first = first_cpus(1).at(0);
   ThreadPool pool(2, {first});
   std::vector<int> cpus(2);
   pool.run([&](int thread, int) { cpus[static_cast<size_t>(thread)] = sched_getcpu(); });
