@@ -2,11 +2,14 @@
 // Cycles are counted by timing a chain of dependent additions (one per cycle) right before and
 // after each kernel call, in the thread's own processor time, so the figures hold on a busy machine
 // and at any clock. The lower quartile of 200 calls is printed.
-//   kernel_cycles_bench [ISA [K]]
+// With "memory", products of repacked tiles instead: with one tile in the caches, streaming 256 MB
+// of tiles from memory, and reading them alone, in turns; medians.
+//   kernel_cycles_bench [ISA [K [memory]]]
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <random>
 #include <string>
@@ -14,6 +17,7 @@
 
 #include <tensorsharp/error.hpp>
 
+#include "backend/cpu/page_buffer.h"
 #include "backend/cpu/quantized_rows.h"
 #include "base/aligned_buffer.h"
 #include "hadamard/transform.h"
@@ -207,6 +211,90 @@ void transforms(const KernelTable& table, size_t k) {
   }
 }
 
+/// Sums n bytes, a multiple of 64: as fast as one thread can read them.
+uint64_t read_all(const uint8_t* p, size_t n) {
+  uint64_t sum[8] = {};
+  for (size_t i = 0; i < n; i += 64) {
+    __builtin_prefetch(p + i + 2048);
+    for (size_t j = 0; j < 8; ++j) {
+      uint64_t word;
+      std::memcpy(&word, p + i + 8 * j, 8);
+      sum[j] += word;
+    }
+  }
+  return sum[0] ^ sum[1] ^ sum[2] ^ sum[3] ^ sum[4] ^ sum[5] ^ sum[6] ^ sum[7];
+}
+
+void from_memory(const KernelTable& table, size_t k) {
+  constexpr size_t kBytes = size_t{256} << 20, kSlice = size_t{32} << 20;
+  PageBuffer memory(kBytes, PageBuffer::kHugePage);
+  auto* base = reinterpret_cast<uint8_t*>(memory.data());
+  uint64_t state = 1;
+  for (size_t i = 0; i < kBytes; i += 8) {
+    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+    const uint64_t word = state & 0x3F3F3F3F3F3F3F3FULL;  // no infinite scales
+    std::memcpy(base + i, &word, 8);
+  }
+  size_t at = 0;
+  const auto next = [&] {
+    const uint8_t* slice = base + at;
+    at = (at + kSlice) % kBytes;
+    return slice;
+  };
+  const std::vector<float> x(16 * k, 1.0F);
+  AlignedBuffer<std::byte> scratch(kPackedScratchBytes);
+  volatile uint64_t sink = 0;
+  for (size_t f = 0; f < kIntFormats; ++f) {
+    const PackedKernels& p = table.packed[f];
+    if (!p.gemv || k % kIntFormatInfo[f].block_elems != 0) continue;
+    const size_t tile_bytes = k / kIntFormatInfo[f].group * p.group_bytes;
+    const size_t n_tiles = kSlice / tile_bytes;
+    if (n_tiles == 0) continue;
+    const double units = static_cast<double>(p.tile_rows * k) / 32;
+    std::printf("%-7s (%.2f bytes per 32)\n", kNames[f], static_cast<double>(tile_bytes) / units);
+    std::vector<float> y(16 * n_tiles * p.tile_rows);
+    for (const size_t n : {size_t{1}, size_t{2}, size_t{4}, size_t{8}, size_t{16}}) {
+      QuantizedRows act;
+      act.reserve(n, k, kIntFormatInfo[f].act_group, p.tables ? table.table_bytes : 0);
+      for (size_t i = 0; i < n; ++i)
+        act.fill(table, i, 0, k, x.data());
+      const auto product = [&](const uint8_t* tiles, size_t count) {
+        if (n == 1)
+          p.gemv(tiles, count * p.tile_rows, k, act.rows(), y.data());
+        else
+          p.gemm(tiles, count * p.tile_rows, k, act.rows(), n, y.data(), count * p.tile_rows,
+                 scratch.data());
+      };
+      std::vector<double> cache, stream, alone;
+      for (int round = 0; round < 9; ++round) {
+        const double rate = clock_rate();
+        const auto timed = [&](auto&& call) {
+          const double start = now();
+          call();
+          return (now() - start) * rate / units;
+        };
+        cache.push_back(timed([&] {
+                          for (int i = 0; i < 20; ++i)
+                            product(base, 1);
+                        }) /
+                        20);
+        const uint8_t* slice = next();
+        alone.push_back(
+            timed([&] { sink = sink ^ read_all(slice, n_tiles * tile_bytes / 64 * 64); }) /
+            static_cast<double>(n_tiles));
+        slice = next();
+        stream.push_back(timed([&] { product(slice, n_tiles); }) / static_cast<double>(n_tiles));
+      }
+      const auto middle = [](std::vector<double> v) {
+        std::sort(v.begin(), v.end());
+        return v[v.size() / 2];
+      };
+      std::printf("  %2zu rows: in cache %.2f  from memory %.2f  reading alone %.2f\n", n,
+                  middle(cache), middle(stream), middle(alone));
+    }
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -215,6 +303,10 @@ int main(int argc, char** argv) {
     const size_t k = argc > 2 ? static_cast<size_t>(std::atol(argv[2])) : 1536;
     if (k < 64 || k > 1 << 20) throw InvalidArgument("K must be in 64..1048576");
     std::printf("isa %s, k = %zu, cycles per 32 elements\n", table.isa, k);
+    if (argc > 3 && std::string(argv[3]) == "memory") {
+      from_memory(table, k);
+      return 0;
+    }
     int_formats(table, k);
     float_kernels(table, k);
     transforms(table, k);
