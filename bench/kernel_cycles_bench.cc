@@ -17,9 +17,9 @@
 
 #include <tensorsharp/error.hpp>
 
-#include "backend/cpu/page_buffer.h"
 #include "backend/cpu/quantized_rows.h"
 #include "base/aligned_buffer.h"
+#include "base/page_buffer.h"
 #include "hadamard/transform.h"
 #include "kernels/kernels.h"
 
