@@ -70,8 +70,10 @@ void make_tables(const int8_t* q, size_t k, int8_t* tables) {
   const __m256i t0 = words(kTripleWords[0]), t1 = words(kTripleWords[1]),
                 t2 = words(kTripleWords[2]);
   const __m256i p0 = words(kPairWords[0]), p1 = words(kPairWords[1]);
-  const auto times = [](int8_t a, __m256i trits) {
-    return _mm256_sign_epi16(_mm256_set1_epi16(a), trits);
+  // Words in memory: one instruction broadcasts them from there.
+  alignas(32) int16_t a[Triples::kGroup];
+  const auto times = [](int16_t activation, __m256i trits) {
+    return _mm256_sign_epi16(_mm256_set1_epi16(activation), trits);
   };
   const auto put = [&](__m256i sums) {
     // 1214 / 2^15 = 1 / 26.992: the high part is the nearest or next to it, the low at most 14.
@@ -81,11 +83,16 @@ void make_tables(const int8_t* q, size_t k, int8_t* tables) {
                         _mm256_permute4x64_epi64(_mm256_packs_epi16(high, low), 0xD8));
     tables += 32;
   };
-  for (size_t g = 0; g < k / 128; ++g, q += 128) {
+  for (size_t g = 0; g < k / Triples::kGroup; ++g, q += Triples::kGroup) {
+    for (size_t i = 0; i < Triples::kGroup; i += 16)
+      _mm256_store_si256(reinterpret_cast<__m256i*>(a + i), _mm256_cvtepi8_epi16(load16(q + i)));
+    // The compiler must not read q again instead.
+    __asm__ volatile("" : : "r"(a) : "memory");
+#pragma GCC unroll 2
     for (size_t j = 0; j < 126; j += 3)
-      put(_mm256_add_epi16(_mm256_add_epi16(times(q[j], t0), times(q[j + 1], t1)),
-                           times(q[j + 2], t2)));
-    put(_mm256_add_epi16(times(q[126], p0), times(q[127], p1)));
+      put(_mm256_add_epi16(_mm256_add_epi16(times(a[j], t0), times(a[j + 1], t1)),
+                           times(a[j + 2], t2)));
+    put(_mm256_add_epi16(times(a[126], p0), times(a[127], p1)));
   }
 }
 
