@@ -23,8 +23,9 @@ inline __m256i load32(const void* p) {
   return _mm256_loadu_si256(static_cast<const __m256i*>(p));
 }
 
+// clang-format off
 #include "kernels/x86/packed_layouts.inc"
-// clang-format off: after the layouts.
+#include "kernels/x86/avx2/tiles.inc"
 #include "kernels/x86/avx2/columns.inc"
 // clang-format on
 
@@ -115,22 +116,6 @@ inline Sums group_sums(Base3, const uint8_t* w, const int8_t* q) {
   const __m256i last = load32(w), nibble = _mm256_set1_epi8(15);
   two_steps(_mm256_and_si256(last, nibble), _mm256_and_si256(_mm256_srli_epi16(last, 4), nibble));
   return {_mm256_madd_epi16(a, one), _mm256_madd_epi16(b, one)};
-}
-
-/// One group as bytes: step after step, 64 bytes of 16 rows.
-template <size_t Group>
-inline void unpack_group(TwoBit<Group>, const uint8_t* w, uint8_t* steps) {
-  const __m256i low = _mm256_set1_epi8(3);
-  for (size_t at = 0; at < Group * kRows / 4; at += 64, w += 64, steps += 256) {
-    prefetch(w + kAhead);
-    for (size_t half = 0; half < 64; half += 32) {
-      const __m256i x = load32(w + half);
-      store_step(steps + half, _mm256_and_si256(x, low));
-      store_step(steps + 64 + half, _mm256_and_si256(_mm256_srli_epi16(x, 2), low));
-      store_step(steps + 128 + half, _mm256_and_si256(_mm256_srli_epi16(x, 4), low));
-      store_step(steps + 192 + half, _mm256_and_si256(_mm256_srli_epi16(x, 6), low));
-    }
-  }
 }
 
 inline void unpack_group(Base3, const uint8_t* w, uint8_t* steps) {

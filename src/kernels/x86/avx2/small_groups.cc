@@ -20,8 +20,9 @@ namespace ts::avx2 {
 namespace {
 
 #include "kernels/x86/formats.inc"
+// clang-format off
 #include "kernels/x86/packed_layouts.inc"
-// clang-format off: after the layouts.
+#include "kernels/x86/avx2/tiles.inc"
 #include "kernels/x86/avx2/columns.inc"
 // clang-format on
 
