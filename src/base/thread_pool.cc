@@ -95,7 +95,7 @@ struct alignas(64) Member {
 constexpr auto kStall = std::chrono::microseconds(200);
 constexpr Clock::duration kShortPenalty = std::chrono::milliseconds(5);
 constexpr Clock::duration kTeamPenalty = std::chrono::milliseconds(20);
-constexpr Clock::duration kLongestPenalty = std::chrono::milliseconds(250);
+constexpr Clock::duration kLongestPenalty = std::chrono::milliseconds(400);
 constexpr double kJudgedSeconds = 0.004, kLeastGain = 1.05;
 
 // `gate`: the region that may be entered, whether it is open, and how many members are inside.
@@ -187,6 +187,8 @@ struct ThreadPool::State {
     }
   }
 
+  bool all_benched() const noexcept { return n_benched == members.size() - 1; }
+
   void bench(Member& member, Clock::time_point now, Clock::duration least) noexcept {
     if (member.benched.load(std::memory_order_relaxed) != 0) return;
     const bool again = now - member.until < 4 * member.penalty;
@@ -199,7 +201,7 @@ struct ThreadPool::State {
 
   /// After a range that was begun at `start`; the caller ended its own work at `done`.
   void judge(Clock::time_point start, Clock::time_point done) noexcept {
-    if (n_benched == members.size() - 1) return;  // the caller was alone
+    if (all_benched()) return;
     const auto now = Clock::now();
     if (crowded.load(std::memory_order_relaxed)) {
       crowded.store(false, std::memory_order_relaxed);
@@ -233,6 +235,7 @@ struct ThreadPool::State {
       member.benched.store(0, std::memory_order_release);
       member.benched.notify_one();
       --n_benched;
+      team_seconds = alone_seconds = 0;
     }
   }
 
@@ -343,6 +346,12 @@ void ThreadPool::ranges_erased(int64_t n, int64_t grain, ErasedRange fn, void* c
   if (inside_region) throw InternalError("a parallel region was started inside another one");
   State& s = *state_;
   const std::lock_guard turn(s.turn);
+  s.return_from_bench(false);
+  if (s.all_benched() && s.cores.empty()) {
+    const RegionMark mark;
+    fn(context, 0, 0, n);
+    return;
+  }
   s.fn = nullptr;
   s.range_fn = fn;
   s.context = context;
@@ -365,7 +374,7 @@ void ThreadPool::region(bool everybody) {
       !s.cores.empty() && pthread_getaffinity_np(pthread_self(), sizeof(before), &before) == 0;
   if (pinned) pin_current_thread(s.cores[0]);
   const auto start = Clock::now();
-  s.return_from_bench(everybody);
+  if (everybody) s.return_from_bench(true);
   s.failed.store(false, std::memory_order_relaxed);
   s.caller_cpu.store(sched_getcpu(), std::memory_order_relaxed);
   s.caller_work = 0;

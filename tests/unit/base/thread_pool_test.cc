@@ -131,10 +131,10 @@ TEST(ThreadPool, AMemberThatStallsTheOthersSitsOutAndComesBack) {
   const std::vector<int> cpus = first_cpus(2);
   if (cpus.size() < 2) GTEST_SKIP() << "one CPU";
   ThreadPool pool(2, cpus);
-  EXPECT_EQ(members_of_region(pool, 1, milliseconds(40)), (std::vector<int>{0, 1}));
+  EXPECT_EQ(members_of_region(pool, 1, milliseconds(50)), (std::vector<int>{0, 1}));
   for (int i = 0; i < 20; ++i)
     EXPECT_EQ(members_of_region(pool, 0, milliseconds(0)), (std::vector<int>{0}));
-  std::this_thread::sleep_for(milliseconds(300));
+  std::this_thread::sleep_for(milliseconds(450));
   EXPECT_EQ(members_of_region(pool, 1, milliseconds(20)), (std::vector<int>{0, 1}));
   // A region for everybody does not leave it out.
   std::atomic<int> ran{0};
