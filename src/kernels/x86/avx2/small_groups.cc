@@ -381,8 +381,10 @@ void direct_product(const uint8_t* tiles, size_t n_rows, size_t k, const ActRow*
   constexpr size_t kAcc = 8 * kRows;
   alignas(64) float acc[N * kAcc], low[N * kAcc];
   for (size_t r = 0; r < n_rows; r += kRows) {
-    for (size_t i = 0; i < N * kAcc; ++i)
-      acc[i] = low[i] = 0.0F;
+    for (float& v : acc)
+      v = 0.0F;
+    for (float& v : low)
+      v = 0.0F;
     for (size_t s = 0; s < k / F::kSpan; ++s, tiles += F::kSpanBytes) {
       for (size_t i = 0; i < F::kSpanBytes; i += 64)
         prefetch(tiles + kAhead + i);
@@ -480,12 +482,11 @@ struct FourSigned {
   }
 };
 
-/// 32-bit sums of one group for N activation rows.
-template <class F, int N>
-inline void unpacked_sums(const uint8_t* steps, const ActRow* act, size_t at, Sums* sums) {
+/// done(c, 32-bit sums) of one group for each of N activation rows; q begin at the group.
+template <class F, int N, class Done>
+inline void unpacked_sums(const uint8_t* steps, const int8_t* q0, const int8_t* q1,
+                          const int8_t* q2, const int8_t* q3, Done done) {
   constexpr size_t kSteps = kGroupOf<F> / 4;
-  const int8_t *q0 = act[0].q + at, *q1 = act[N > 1 ? 1 : 0].q + at;
-  const int8_t *q2 = act[N > 2 ? 2 : 0].q + at, *q3 = act[N > 2 ? 3 : 0].q + at;
   const __m256i zero = _mm256_setzero_si256();
   __m256i a0 = zero, b0 = zero, a1 = zero, b1 = zero, a2 = zero, b2 = zero, a3 = zero, b3 = zero;
   if constexpr (F::kWiden == 0 && N == 4) {
@@ -542,11 +543,11 @@ inline void unpacked_sums(const uint8_t* steps, const ActRow* act, size_t at, Su
       }
     }
   }
-  sums[0] = {a0, b0};
-  if constexpr (N > 1) sums[1] = {a1, b1};
+  done(0, Sums{a0, b0});
+  if constexpr (N > 1) done(1, Sums{a1, b1});
   if constexpr (N > 2) {
-    sums[2] = {a2, b2};
-    sums[3] = {a3, b3};
+    done(2, Sums{a2, b2});
+    done(3, Sums{a3, b3});
   }
 }
 
@@ -554,27 +555,38 @@ inline void unpacked_sums(const uint8_t* steps, const ActRow* act, size_t at, Su
 template <class F, int N>
 inline void unpacked_columns(const Unpacked& u, size_t first, size_t n, const ActRow* act,
                              size_t n_act, float* acc, float* low) {
-  constexpr size_t kGroup = kGroupOf<F>;
+  constexpr size_t kGroup = kGroupOf<F>, kAcc = 8 * kRows;
   size_t m = 0;
-  for (; m + N <= n_act; m += N) {
-    for (size_t i = 0; i < n; ++i) {
-      const size_t g = first + i;
-      const auto row = [&](const float* p) -> Floats {
-        return {_mm256_loadu_ps(p + i * kRows), _mm256_loadu_ps(p + i * kRows + 8)};
+  for (; m + N <= n_act; m += N, acc += N * kAcc, low += N * kAcc) {
+    // What the loop needs of the activation rows, so that it need not look it up again.
+    const int8_t* q[4];
+    const float *a_scale[N], *fsum[N];
+    const int32_t* isum[N];
+    for (size_t c = 0; c < 4; ++c)
+      q[c] = act[m + (c < N ? c : 0)].q + first * kGroup;
+    for (size_t c = 0; c < N; ++c) {
+      a_scale[c] = act_scales<F>(act[m + c]);
+      isum[c] = act_sums<F>(act[m + c]);
+      fsum[c] = act[m + c].fsum;
+    }
+    const uint8_t* steps = u.steps;
+    const float *scale = u.scales, *minimum = u.minimums;
+    for (size_t g = first; g < first + n; ++g) {
+      float *at = acc + g % 8 * kRows, *low_at = low + g % 8 * kRows;
+      const auto row = [](const float* p) -> Floats {
+        return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)};
       };
-      Sums sums[N];
-      unpacked_sums<F, N>(u.steps + i * kGroup * kRows, act + m, g * kGroup, sums);
-      for (size_t c = 0; c < N; ++c) {
-        const size_t at = ((m + c) * 8 + g % 8) * kRows;
-        add_products<F>(acc + at, sums[c], row(u.scales), act_scales<F>(act[m + c])[g],
-                        act_sums<F>(act[m + c])[g]);
-        if constexpr (kMinimums<F>) add_minimums(low + at, row(u.minimums), act[m + c].fsum[g]);
-      }
+      const size_t i = (g - first) * kGroup;
+      unpacked_sums<F, N>(steps, q[0] + i, q[1] + i, q[2] + i, q[3] + i, [&](size_t c, Sums sums) {
+        add_products<F>(at + c * kAcc, sums, row(scale), a_scale[c][g], isum[c][g]);
+        if constexpr (kMinimums<F>) add_minimums(low_at + c * kAcc, row(minimum), fsum[c][g]);
+      });
+      steps += kGroup * kRows;
+      scale += kRows;
+      minimum += kRows;
     }
   }
-  if constexpr (N > 1)
-    unpacked_columns<F, N / 2>(u, first, n, act + m, n_act - m, acc + m * 8 * kRows,
-                               low + m * 8 * kRows);
+  if constexpr (N > 1) unpacked_columns<F, N / 2>(u, first, n, act + m, n_act - m, acc, low);
 }
 
 template <class F>
@@ -587,13 +599,16 @@ void gemm(const uint8_t* tiles, size_t n_rows, size_t k, const ActRow* act, size
   constexpr size_t kPerSpan = F::kSpan / kGroupOf<F>;
   auto* u = static_cast<Unpacked*>(memory);
   const size_t n_spans = k / F::kSpan;
-  const size_t per_chunk = n_act <= kFewColumns ? 1 : kUnpackedColumns / F::kSpan;
+  // For few activation rows a little at a time, so that reading ahead goes on evenly.
+  const size_t per_chunk = (n_act <= kFewColumns ? 256 : kUnpackedColumns) / F::kSpan;
   for (size_t m0 = 0; m0 < n_act; m0 += kPackedColumns) {
     const size_t n_m = n_act - m0 < kPackedColumns ? n_act - m0 : kPackedColumns;
     for (size_t r = 0; r < n_rows; r += kRows) {
       const uint8_t* tile = tiles + r / kRows * n_spans * F::kSpanBytes;
       for (size_t i = 0; i < n_m * 8 * kRows; ++i)
-        u->acc[i] = u->low[i] = 0.0F;
+        u->acc[i] = 0.0F;
+      for (size_t i = 0; kMinimums<F> && i < n_m * 8 * kRows; ++i)
+        u->low[i] = 0.0F;
       for (size_t s = 0; s < n_spans; s += per_chunk) {
         const size_t n = n_spans - s < per_chunk ? n_spans - s : per_chunk;
         for (size_t i = 0; i < n; ++i)
