@@ -69,19 +69,6 @@ void check_cores(const std::vector<int>& cores) {
 
 using Clock = std::chrono::steady_clock;
 
-/// A member's share of a region and whether it takes part; cache lines of its own.
-struct alignas(64) Member {
-  std::atomic<int64_t> next{0};  ///< where the share stands
-  int64_t end = 0;
-  std::atomic<bool> inside{false};
-  std::atomic<uint32_t> benched{0};  ///< 1 = takes no part and sleeps
-  std::atomic<bool> crowds{false};   ///< woke up on the caller's own CPU
-  // The caller's alone: the end of the last time on the bench, and its length.
-  Clock::time_point until;
-  Clock::duration penalty{};
-  bool late = false;
-};
-
 // The scheduler hands out cores for milliseconds, a region takes microseconds. So a worker whose
 // core is used by somebody else may cost more than it gives; it sits out for a while, longer when
 // it does so again, and is back soon after the core is free. The reasons:
@@ -107,6 +94,19 @@ constexpr int kRegionShift = 32;
 }  // namespace
 
 struct ThreadPool::State {
+  /// A member's share of a region and whether it takes part; cache lines of its own.
+  struct alignas(64) Member {
+    std::atomic<int64_t> next{0};  ///< where the share stands
+    int64_t end = 0;
+    std::atomic<bool> inside{false};
+    std::atomic<uint32_t> benched{0};  ///< 1 = takes no part and sleeps
+    std::atomic<bool> crowds{false};   ///< woke up on the caller's own CPU
+    // The caller's alone: the end of the last time on the bench, and its length.
+    Clock::time_point until;
+    Clock::duration penalty{};
+    bool late = false;
+  };
+
   explicit State(int n) : n_members(n), members(static_cast<size_t>(n)) {}
 
   const int n_members;
@@ -317,7 +317,7 @@ void ThreadPool::stop() noexcept {
 void ThreadPool::worker(int thread) {
   State& s = *state_;
   if (!s.cores.empty()) pin_current_thread(s.cores[static_cast<size_t>(thread) % s.cores.size()]);
-  Member& me = s.members[static_cast<size_t>(thread)];
+  State::Member& me = s.members[static_cast<size_t>(thread)];
   uint32_t seen = 0;
   for (;;) {
     seen = wait_for_change(s.generation, seen);
