@@ -38,6 +38,8 @@ class BlasBackend final : public ReplayingBackend {
     next_ = 0;
   }
 
+  void watch_attention(std::vector<float>* shares) override { watched_ = shares; }
+
   void linear(std::span<const LinearJob> jobs, Activation& x) override {
     if (take(jobs)) return;
     compute(jobs, x);
@@ -110,8 +112,10 @@ class BlasBackend final : public ReplayingBackend {
   /// A whole text at once. Nothing comes after it, so keys and values are not stored.
   void attend(const AttentionArgs& args) {
     const AttentionShape shape = attention_shape(args);
+    const auto map = static_cast<size_t>(shape.n_tokens * shape.n_tokens);
+    if (watched_ != nullptr) watched_->resize(static_cast<size_t>(shape.n_heads) * map);
     pool_.parallel_for(shape.n_heads, 1, [&](int64_t begin, int64_t end) {
-      std::vector<float> shares(static_cast<size_t>(shape.n_tokens * shape.n_tokens));
+      std::vector<float> shares(map);
       for (int64_t h = begin; h < end; ++h) {
         const int64_t kv = h / (shape.n_heads / shape.n_kv_heads) * shape.head_dim;
         attention_shares(shape, args.q.row(0) + h * shape.head_dim, args.q.stride,
@@ -119,6 +123,9 @@ class BlasBackend final : public ReplayingBackend {
         blas::gemm(shape.n_tokens, shape.head_dim, shape.n_tokens, 1.0F, shares.data(),
                    shape.n_tokens, args.v.row(0) + kv, args.v.stride, 0.0F,
                    args.out.row(0) + h * shape.head_dim, args.out.stride);
+        if (watched_ != nullptr)
+          std::copy(shares.begin(), shares.end(),
+                    watched_->begin() + h * static_cast<int64_t>(map));
       }
     });
   }
@@ -148,6 +155,7 @@ class BlasBackend final : public ReplayingBackend {
   std::unordered_map<const Weight*, const float*> f32_;
   PassMemo* memo_ = nullptr;
   bool record_ = false;
+  std::vector<float>* watched_ = nullptr;
   size_t next_ = 0;  ///< costly operation of the pass
 };
 

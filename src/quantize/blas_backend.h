@@ -44,6 +44,9 @@ class ReplayingBackend : public ForwardingBackend {
   /// computes. Null: an ordinary pass. The memo must outlive the pass. Passes that use one must not
   /// overlap with others.
   virtual void replay(PassMemo* memo, bool record) = 0;
+  /// Of every attention from now on, where it is computed here, puts the shares
+  /// [n_heads, n_tokens, n_tokens] into `shares`; null ends it.
+  virtual void watch_attention(std::vector<float>* shares) = 0;
 };
 
 std::shared_ptr<ReplayingBackend> make_blas_backend(std::shared_ptr<Backend> inner);

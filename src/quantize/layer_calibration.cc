@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -67,6 +68,19 @@ void limit_change(std::span<const float> before, std::span<float> rows, size_t w
     for (size_t c = at; c < at + width; ++c)
       rows[c] = before[c] + part * (rows[c] - before[c]);
   }
+}
+
+/// Of the pairs in which either is not 0 (shares of tokens that cannot be seen are 0 in both).
+double correlation(const std::vector<float>& a, const std::vector<float>& b) {
+  double n = 0, sum_a = 0, sum_b = 0, aa = 0, bb = 0, ab = 0;
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    const auto x = static_cast<double>(a[i]), y = static_cast<double>(b[i]);
+    if (x == 0 && y == 0) continue;
+    n += 1, sum_a += x, sum_b += y, aa += x * x, bb += y * y, ab += x * y;
+  }
+  const double variance = (n * aa - sum_a * sum_a) * (n * bb - sum_b * sum_b);
+  return variance > 0 ? (n * ab - sum_a * sum_b) / std::sqrt(variance)
+                      : std::numeric_limits<double>::quiet_NaN();
 }
 
 double cosine(const float* a, const float* b, size_t n) {
@@ -161,7 +175,14 @@ void LayerCalibration::advance(ModelImage& image, int64_t layer, const TokenSequ
 void LayerCalibration::begin_layer(int64_t layer) {
   image_.fill_layer(layer, pool_);
   if (original_ != nullptr) original_->fill_layer(layer, pool_);
-  advance(original(), layer, texts_.holdout, holdout_);
+  original_shares_.clear();
+  if (!holdout_.empty()) {
+    original().backend().watch_attention(&original_shares_);
+    pass(original(), layer, texts_.holdout.sequences[0], holdout_[0], holdout_[0], nullptr);
+    original().backend().watch_attention(nullptr);
+  }
+  for (size_t i = 1; i < holdout_.size(); ++i)
+    pass(original(), layer, texts_.holdout.sequences[i], holdout_[i], holdout_[i], nullptr);
   for (Memos* memos : {&memos_, &original_memos_}) {
     for (PassMemo& memo : *memos)
       memo.clear();
@@ -377,7 +398,15 @@ void LayerCalibration::use(const PlannedTensor& planned, const FittedTensor& fit
 
 double LayerCalibration::end_layer(int64_t layer) {
   advance(image_, layer, texts_.calibration, calibration_, &memos_);
-  advance(image_, layer, texts_.holdout, holdout_quantized_);
+  std::vector<float> shares;
+  image_.backend().watch_attention(&shares);
+  for (size_t i = 0; i < holdout_quantized_.size(); ++i) {
+    pass(image_, layer, texts_.holdout.sequences[i], holdout_quantized_[i], holdout_quantized_[i],
+         nullptr);
+    if (i == 0) image_.backend().watch_attention(nullptr);
+  }
+  image_.backend().watch_attention(nullptr);
+  attention_correlation_ = correlation(original_shares_, shares);
   image_.drop_layer(layer);
   if (original_ != nullptr) {
     advance(*original_, layer, texts_.calibration, calibration_original_, &original_memos_);

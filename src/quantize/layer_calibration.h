@@ -60,6 +60,11 @@ class LayerCalibration {
   /// between original and quantized hidden states of the holdout (1 without one).
   double end_layer(int64_t layer);
 
+  /// Correlation between the shares that tokens give to each other in the original and in the
+  /// quantized layer that was ended last, on the first text of the holdout. NaN without a holdout
+  /// or without attention.
+  double attention_correlation() const noexcept { return attention_correlation_; }
+
   /// Frees the layer's weights without any pass; after measure_planes().
   void drop_layer(int64_t layer) { image_.drop_layer(layer); }
 
@@ -103,6 +108,8 @@ class LayerCalibration {
   State state_;
   Workspace workspace_;
   Stream calibration_, calibration_original_, holdout_, holdout_quantized_;
+  std::vector<float> original_shares_;  ///< of attention, on the first text of the holdout
+  double attention_correlation_ = 0;
   Memos memos_, original_memos_;  ///< of the layer at work
 };
 

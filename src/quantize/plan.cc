@@ -10,12 +10,15 @@
 
 #include <tensorsharp/error.hpp>
 
+#include "base/cpu_topology.h"
 #include "base/quote_text.h"
+#include "base/thread_pool.h"
 #include "codec/block_check.h"
 #include "hadamard/transform.h"
 #include "model/arch/registry.h"
 #include "model/hadamard_contract.h"
 #include "quantize/ordinary_basis.h"
+#include "quantize/weight_profile.h"
 
 namespace ts {
 namespace {
@@ -28,6 +31,10 @@ constexpr int64_t kSmallModel = 1'000'000'000;
 constexpr int64_t kMediumModel = 8'000'000'000;
 constexpr double kLeastKeptBits = 4.0;
 constexpr double kMostKeptBits = 8.5;
+
+/// Sign seeds tried for each width, on at most so many matrices.
+constexpr uint64_t kSeedTrials = 6;
+constexpr size_t kSearchedMatrices = 16;
 
 /// Architectures whose rotated files the vendor's own engine loads.
 constexpr std::string_view kVendorArchitectures[] = {"llama", "qwen3", "qwen35"};
@@ -83,6 +90,7 @@ class Planner {
     read_options();
     check_source();
     unrotate_source();
+    absorb_source();
     plan_.metadata = std::move(source_.metadata);
     plan_.alignment = source_.alignment;
     plan_.notes.insert(plan_.notes.end(), source_.notes.begin(), source_.notes.end());
@@ -118,13 +126,14 @@ class Planner {
     const bool calibrated = !options_.calibration.empty();
     plan_.method =
         options_.method.value_or(calibrated ? TernaryMethod::kGptq : TernaryMethod::kMse);
-    if (options_.rotate == "auto" || options_.rotate == "none") return;
+    if (options_.rotate == "auto" || options_.rotate == "none" || options_.rotate == "absorbed")
+      return;
     int64_t block = 0;
     const char* end = options_.rotate.data() + options_.rotate.size();
     const auto [at, error] = std::from_chars(options_.rotate.data(), end, block);
     if (error != std::errc() || at != end || block < 2 || !is_transform_block(block))
       throw InvalidArgument(fmt::format(
-          "--rotate {}: expected auto, none or a block size, a power of two from 2 to {}",
+          "--rotate {}: expected auto, none, absorbed or a block size, a power of two from 2 to {}",
           quote_text(options_.rotate), kMaxTransformBlock));
     block_ = block;
   }
@@ -164,6 +173,25 @@ class Planner {
           changed_.size()));
   }
 
+  /// Turns the source into a model that computes the same with rotated weights.
+  void absorb_source() {
+    if (options_.rotate != "absorbed") return;
+    plan_.absorbed = absorb_rotation(source_, input_, options_.seed);
+    for (const OutputTensor& tensor : source_.tensors) {
+      if (tensor.packed.empty()) changed_.insert(tensor.name);
+    }
+    if (plan_.absorbed.stream_block == 0)
+      plan_.notes.push_back(
+          "the residual stream is not rotated, because norms stand behind attention and "
+          "feed-forward; only the inputs of attn_output are");
+    plan_.notes.push_back(
+        "inputs of ffn_down are not rotated: a product of two nonlinear branches cannot absorb it");
+    if (plan_.absorbed.made_output_matrix)
+      plan_.notes.push_back(
+          "the embedding also served as output matrix; with the gains of the last norm absorbed, "
+          "the file has an output matrix of its own");
+  }
+
   void add(OutputTensor tensor) {
     PlannedTensor planned;
     planned.layer = layer_of(tensor.name);
@@ -172,6 +200,7 @@ class Planner {
     has_head_ = has_head_ || planned.role == TensorRole::kHead;
     tensor.codec = tensor.kept;
     planned.tensor = std::move(tensor);
+    planned.absorbed = plan_.absorbed.inputs.contains(planned.tensor.name);
     if (planned.role != TensorRole::kOther) choose_type(planned);
     plan_.tensors.push_back(std::move(planned));
   }
@@ -263,11 +292,13 @@ class Planner {
   /// spoil them.
   static bool is_ternary_already(const OutputTensor& tensor, const Codec& codec) {
     std::vector<float> row(static_cast<size_t>(tensor.rows->n_cols()));
-    for (int64_t r = 0; r < tensor.rows->n_rows(); ++r) {
+    bool exact = true;
+    for (int64_t r = 0; exact && r < tensor.rows->n_rows(); ++r) {
       tensor.rows->read_row(r, row);
-      if (!represents_exactly(codec, row)) return false;
+      exact = represents_exactly(codec, row);
     }
-    return true;
+    tensor.rows->release();
+    return exact;
   }
 
   void check_matched() const {
@@ -289,7 +320,8 @@ class Planner {
 
   /// Whether a matrix is to be rotated if its width allows it.
   bool wants_rotation(const PlannedTensor& t) const {
-    if (t.role == TensorRole::kOther || options_.rotate == "none") return false;
+    if (t.role == TensorRole::kOther || options_.rotate == "none" || options_.rotate == "absorbed")
+      return false;
     const auto found = rules_.find(t.tensor.name);
     if (found == rules_.end()) return false;
     if (t.remark == "ternary already") return false;
@@ -312,6 +344,7 @@ class Planner {
         plan_.notes.push_back("no width is a multiple of 64: nothing is rotated");
       return;
     }
+    if (options_.search_rotation) search_signs();
     PlannedTensor* embedding = nullptr;
     for (PlannedTensor& t : plan_.tensors) {
       if (!wants_rotation(t)) continue;
@@ -336,6 +369,39 @@ class Planner {
                   source_.architecture) == std::end(kVendorArchitectures))
       plan_.notes.push_back(fmt::format("rotated files of architecture {} run in TensorSharp only",
                                         source_.architecture));
+  }
+
+  /// Of each width, the signs of the seed whose plain fit of a sample of rows is best.
+  void search_signs() {
+    ThreadPool pool(options_.n_threads > 0 ? options_.n_threads : default_threads().n_threads);
+    std::map<int64_t, std::vector<const PlannedTensor*>> by_width;
+    for (const PlannedTensor& t : plan_.tensors) {
+      if (t.fit && wants_rotation(t) && t.tensor.shape[0] % plan_.rotations.block() == 0)
+        by_width[t.tensor.shape[0]].push_back(&t);
+    }
+    for (const auto& [width, tensors] : by_width) {
+      const size_t count = std::min(kSearchedMatrices, tensors.size());
+      double best = 0, sum = 0;
+      uint64_t best_seed = options_.seed;
+      for (uint64_t trial = 0; trial < kSeedTrials; ++trial) {
+        progress_("searching signs", trial, kSeedTrials);
+        const uint64_t seed = options_.seed + trial;
+        const Rotation rotation(width, plan_.rotations.block(), random_signs(seed, width));
+        double error = 0;
+        for (size_t i = 0; i < count; ++i)
+          error += plain_fit_error(*tensors[i * tensors.size() / count], &rotation, pool);
+        error /= static_cast<double>(count);
+        sum += error;
+        if (trial == 0 || error < best) {
+          best = error;
+          best_seed = seed;
+        }
+      }
+      plan_.rotations.use_seed(width, best_seed);
+      plan_.notes.push_back(
+          fmt::format("width {}: signs of seed {}, best of {} (relative error {:.5f}, mean {:.5f})",
+                      width, best_seed, kSeedTrials, best, sum / kSeedTrials));
+    }
   }
 
   std::optional<RecurrentHeads> recurrent_heads() const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "convert/model_source.h"
+#include "quantize/absorbed_rotation.h"
 #include "quantize/policy.h"
 #include "quantize/quantize.h"
 #include "quantize/rotation_choice.h"
@@ -24,6 +25,8 @@ struct PlannedTensor {
   TernaryOptions options;     ///< of a fit
   bool planes_fixed = false;  ///< the policy says how many
   std::shared_ptr<const Rotation> rotation;  ///< null = stored as it is
+  bool absorbed =
+      false;  ///< its inputs are rotated by the weights before it; see absorbed_rotation.h
   std::string remark;
   int n_planes() const noexcept { return fit ? options.n_planes : 1; }
   bool keeps_source() const noexcept { return !fit && !rotation && tensor.codec == tensor.kept; }
@@ -35,6 +38,7 @@ struct QuantizePlan {
   int n_layers = 0;
   std::vector<PlannedTensor> tensors;  ///< in output order: of the whole model first, then by layer
   RotationSet rotations{0, 0, std::nullopt};
+  AbsorbedRotation absorbed;
   Metadata metadata;  ///< of the output
   uint64_t alignment = 32;
   std::vector<std::string> notes;

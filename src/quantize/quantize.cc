@@ -1,6 +1,7 @@
 #include "quantize/quantize.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <map>
 #include <utility>
@@ -107,6 +108,7 @@ std::string identity_of(const QuantizePlan& plan, const CalibrationTexts& texts,
       t.tensor.rows->read_row(r, row);
       text.append(reinterpret_cast<const char*>(row.data()), row.size() * sizeof(float));
     }
+    t.tensor.rows->release();
   }
   return sha256_hex(std::as_bytes(std::span(text)));
 }
@@ -206,6 +208,7 @@ class Quantizer {
       if (options_.resume) saved_->save(layer, jobs);
     }
     report.layer_cosines.push_back(layers_->end_layer(layer));
+    report.attention_correlations.push_back(layers_->attention_correlation());
   }
 
   void tune(QuantizeReport& report) {
@@ -230,6 +233,7 @@ class Quantizer {
     record.kurtosis = fitted.kurtosis;
     record.kurtosis_source = fitted.kurtosis_source;
     record.output_error = fitted.output_error;
+    record.profile = weight_profile(t, pool_);
     files.base().write(fitted.planes[0]);
     for (size_t plane = 1; plane < fitted.planes.size(); ++plane)
       files.write_plane(fitted.planes[plane]);
@@ -275,6 +279,8 @@ QuantizeReport report_of(const QuantizePlan& plan, const QuantizeOptions& option
   report.seed = options.seed;
   report.dry_run = options.dry_run;
   report.notes = plan.notes;
+  report.absorbed_block = plan.absorbed.stream_block;
+  report.absorbed_value_block = plan.absorbed.value_block;
   if (!plan.rotations.empty()) {
     report.rotation_block = plan.rotations.block();
     report.n_rotated = plan.rotations.declaration().inputs.size();
@@ -292,6 +298,10 @@ QuantizeReport report_of(const QuantizePlan& plan, const QuantizeOptions& option
     record.fitted = t.fit;
     record.linear = t.role == TensorRole::kLinear;
     record.rotated = t.rotation != nullptr;
+    record.absorbed = t.absorbed;
+    if (t.rotation)
+      record.rotation_additions =
+          t.rotation->width() * std::countr_zero(static_cast<uint64_t>(t.rotation->block()));
     record.remark = t.remark;
     report.tensors.push_back(std::move(record));
   }

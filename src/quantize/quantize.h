@@ -14,14 +14,16 @@
 #include "quantize/calibration_text.h"
 #include "quantize/quality.h"
 #include "quantize/ternary_options.h"
+#include "quantize/weight_profile.h"
 
 namespace ts {
 
 struct QuantizeOptions {
   std::string scheme = "ptq1_0";  ///< codec of the layers' matrices
-  /// "auto", "none" or a block size.
+  /// "auto", "none", "absorbed" or a block size.
   std::string rotate = "auto";
-  uint64_t seed = 0;  ///< of the signs
+  uint64_t seed = 0;             ///< of the signs
+  bool search_rotation = false;  ///< try several seeds for each width
   /// Unset: kGptq with calibration texts, kMse without.
   std::optional<TernaryMethod> method;
   std::optional<double> threshold;
@@ -65,8 +67,10 @@ struct QuantizedTensor {
   int n_planes = 1;
   uint64_t bytes = 0;  ///< all planes
   bool fitted = false, linear = false;
-  bool rotated = false;
-  std::string remark;  ///< why it is not what was asked for; empty = it is
+  bool rotated = false;            ///< its inputs are rotated at run time
+  bool absorbed = false;           ///< its inputs come rotated, at no cost
+  int64_t rotation_additions = 0;  ///< per token at run time; matrices with one input share them
+  std::string remark;              ///< why it is not what was asked for; empty = it is
   // Of fitted tensors, once they are:
   double sqnr_db = 0;          ///< of all planes, in the basis that is stored
   double zero_rate = 0;        ///< of plane 0
@@ -74,12 +78,14 @@ struct QuantizedTensor {
   double kurtosis = 0;         ///< of the weights in the basis that is stored
   double kurtosis_source = 0;  ///< in the basis of the source
   double output_error = -1;    ///< see FittedTensor
+  WeightProfile profile;
 };
 
 struct QuantizeReport {
   std::string architecture, scheme, method;
   int64_t rotation_block = 0;  ///< 0 = nothing is rotated
   size_t n_rotated = 0;
+  int64_t absorbed_block = 0, absorbed_value_block = 0;  ///< see AbsorbedRotation
   uint64_t seed = 0;
   std::vector<QuantizedTensor> tensors;  ///< in file order
   BitAccount account;
@@ -88,6 +94,8 @@ struct QuantizeReport {
   double bits_per_weight = 0, linear_bits_per_weight = 0;
   std::vector<Quality> quality;       ///< all texts together, then each; empty = not measured
   std::vector<double> layer_cosines;  ///< of hidden states on the holdout, after each layer
+  /// Of the shares of attention on one text of the holdout, by layer; NaN without attention.
+  std::vector<double> attention_correlations;
   /// Divergence from the source on the holdout before and after tuning, in nats; steps that were
   /// kept. Negative: not tuned.
   double tune_kl_before = -1, tune_kl_after = -1;

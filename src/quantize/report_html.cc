@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -68,25 +69,48 @@ std::string bars(const std::string& title, const std::vector<Bar>& values, doubl
   return svg + "</svg>\n";
 }
 
+/// A small drawing of a histogram.
+std::string histogram(const std::array<uint32_t, kHistogramBins>& bins) {
+  constexpr double kSmallWidth = 82, kSmallHeight = 24;
+  const uint32_t most = std::max(*std::max_element(bins.begin(), bins.end()), uint32_t{1});
+  std::string points;
+  for (size_t i = 0; i < bins.size(); ++i)
+    points +=
+        fmt::format("{:.0f},{:.1f} ", kSmallWidth * static_cast<double>(i) / (kHistogramBins - 1),
+                    kSmallHeight * (1 - static_cast<double>(bins[i]) / most));
+  return fmt::format(
+      "<svg width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\"><polyline fill=\"none\" "
+      "stroke=\"#3a6ea5\" points=\"{2}\"/></svg>",
+      kSmallWidth, kSmallHeight, points);
+}
+
 std::string tensor_table(const QuantizeReport& report) {
   std::string html =
       "<h2>Tensors</h2>\n<table><tr><th>tensor</th><th>from</th><th>to</th><th>shape</th>"
-      "<th>bits per weight</th><th>SQNR, dB</th><th>zeros</th><th>entropy, bits</th>"
+      "<th>bits per weight</th><th>SQNR, dB</th><th>of a plain fit before rotation</th>"
+      "<th>after</th><th>zeros</th><th>entropy, bits</th><th>weights before</th><th>after</th>"
       "<th>kurtosis before</th><th>after rotation</th><th>error of the outputs</th>"
       "<th>remark</th></tr>\n";
   for (const QuantizedTensor& t : report.tensors) {
     const auto n = static_cast<double>(t.n_rows) * static_cast<double>(t.n_cols);
-    html += fmt::format(
-        "<tr><td>{}</td><td>{}</td><td>{}{}{}</td><td>{} x {}</td><td>{:.4f}</td>", escaped(t.name),
-        escaped(t.source_type), t.n_planes > 1 ? fmt::format("{} x ", t.n_planes) : "", t.type,
-        t.rotated ? ", rotated" : "", t.n_rows, t.n_cols, 8.0 * static_cast<double>(t.bytes) / n);
+    html += fmt::format("<tr><td>{}</td><td>{}</td><td>{}{}{}</td><td>{} x {}</td><td>{:.4f}</td>",
+                        escaped(t.name), escaped(t.source_type),
+                        t.n_planes > 1 ? fmt::format("{} x ", t.n_planes) : "", t.type,
+                        t.rotated    ? ", rotated"
+                        : t.absorbed ? ", rotation absorbed"
+                                     : "",
+                        t.n_rows, t.n_cols, 8.0 * static_cast<double>(t.bytes) / n);
     if (t.fitted && !report.dry_run) {
       html += fmt::format(
-          "<td>{:.3f}</td><td>{:.4f}</td><td>{:.4f}</td><td>{:.2f}</td><td>{:.2f}</td><td>{}</td>",
-          t.sqnr_db, t.zero_rate, t.entropy_bits, t.kurtosis_source, t.kurtosis,
+          "<td>{:.3f}</td><td>{:.3f}</td><td>{:.3f}</td><td>{:.4f}</td><td>{:.4f}</td><td>{}</td>"
+          "<td>{}</td><td>{:.2f}</td><td>{:.2f}</td><td>{}</td>",
+          t.sqnr_db, t.profile.plain_sqnr_before_db, t.profile.plain_sqnr_after_db, t.zero_rate,
+          t.entropy_bits, histogram(t.profile.before), histogram(t.profile.after),
+          t.kurtosis_source, t.kurtosis,
           t.output_error >= 0 ? fmt::format("{:.4f}", t.output_error) : std::string());
     } else {
-      html += "<td></td><td></td><td></td><td></td><td></td><td></td>";
+      for (int i = 0; i < 10; ++i)
+        html += "<td></td>";
     }
     html += fmt::format("<td>{}</td></tr>\n", escaped(t.remark));
   }
@@ -109,9 +133,13 @@ std::string quality_table(const QuantizeReport& report) {
 }
 
 std::string plots(const QuantizeReport& report) {
-  std::vector<Bar> cosines, sqnr, bits, before, after, outputs;
+  std::vector<Bar> cosines, attention, sqnr, bits, before, after, outputs;
   for (size_t i = 0; i < report.layer_cosines.size(); ++i)
     cosines.push_back({fmt::format("layer {}", i), 1 - report.layer_cosines[i]});
+  for (size_t i = 0; i < report.attention_correlations.size(); ++i) {
+    if (std::isfinite(report.attention_correlations[i]))
+      attention.push_back({fmt::format("layer {}", i), 1 - report.attention_correlations[i]});
+  }
   for (const QuantizedTensor& t : report.tensors) {
     const auto n = static_cast<double>(t.n_rows) * static_cast<double>(t.n_cols);
     if (t.n_rows > 1) bits.push_back({t.name, 8.0 * static_cast<double>(t.bytes) / n});
@@ -122,6 +150,8 @@ std::string plots(const QuantizeReport& report) {
     if (t.output_error >= 0) outputs.push_back({t.name, t.output_error});
   }
   return bars("1 - cosine of the hidden states with the source's, by layer", cosines, 0) +
+         bars("1 - correlation of the shares of attention with the source's, by layer", attention,
+              0) +
          bars("Signal to quantization noise of the weights, dB, by tensor", sqnr, 0) +
          bars("Error of the outputs on the calibration texts, relative energy, by tensor", outputs,
               0) +
@@ -144,9 +174,15 @@ std::string quantize_report_html(const QuantizeReport& report) {
       escaped(report.output.filename().string()), escaped(report.architecture), report.scheme,
       report.method, report.linear_bits_per_weight, report.bits_per_weight, report.output_bytes,
       report.seconds, report.peak_rss_bytes,
-      report.rotation_block > 0 ? fmt::format("Rotation: block {}, {} matrices, seed {}.",
-                                              report.rotation_block, report.n_rotated, report.seed)
-                                : std::string("Nothing is rotated."));
+      report.absorbed_block > 0 || report.absorbed_value_block > 0
+          ? fmt::format(
+                "Rotations are part of the weights: block {} of the residual stream (0 = it "
+                "is not rotated), block {} of values.",
+                report.absorbed_block, report.absorbed_value_block)
+      : report.rotation_block > 0
+          ? fmt::format("Rotation: block {}, {} matrices, seed {}.", report.rotation_block,
+                        report.n_rotated, report.seed)
+          : std::string("Nothing is rotated."));
   for (const std::string& note : report.notes)
     html += fmt::format("<p>{}</p>\n", escaped(note));
   html += "<h2>Quality</h2>\n" + quality_table(report);

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include <nlohmann/json.hpp>
 
 #include "base/atomic_file.h"
@@ -30,9 +32,17 @@ ordered_json tensor_json(const QuantizedTensor& t, bool done) {
                       {"bytes", t.bytes},
                       {"bits_per_weight", 8.0 * static_cast<double>(t.bytes) / n},
                       {"rotated", t.rotated},
+                      {"rotation", t.rotated    ? "online"
+                                   : t.absorbed ? "absorbed"
+                                                : "none"},
+                      {"rotation_additions", t.rotation_additions},
                       {"remark", t.remark}};
   if (!t.fitted || !done) return row;
   row["sqnr_db"] = t.sqnr_db;
+  row["plain_sqnr_before_db"] = t.profile.plain_sqnr_before_db;
+  row["plain_sqnr_after_db"] = t.profile.plain_sqnr_after_db;
+  row["histogram_before"] = t.profile.before;
+  row["histogram_after"] = t.profile.after;
   row["zero_rate"] = t.zero_rate;
   row["entropy_bits"] = t.entropy_bits;
   row["kurtosis_source"] = t.kurtosis_source;
@@ -55,6 +65,9 @@ ordered_json quantize_report_json(const QuantizeReport& report) {
   const bool measured = !report.quality.empty();
   const Quality all = measured ? report.quality[0] : Quality{};
   const auto known = [&](double value) { return measured ? ordered_json(value) : ordered_json(); };
+  ordered_json correlations = ordered_json::array();
+  for (const double c : report.attention_correlations)
+    correlations.push_back(std::isfinite(c) ? ordered_json(c) : ordered_json());
   const auto tuned = [&](auto value) {
     return report.tune_kl_before < 0 ? ordered_json() : ordered_json(value);
   };
@@ -80,7 +93,10 @@ ordered_json quantize_report_json(const QuantizeReport& report) {
           {"useless", report.useless},
           {"quality", std::move(quality)},
           {"layer_cosines", report.layer_cosines},
+          {"attention_correlations", std::move(correlations)},
           {"rotation_block", report.rotation_block},
+          {"absorbed_block", report.absorbed_block},
+          {"absorbed_value_block", report.absorbed_value_block},
           {"rotated_matrices", report.n_rotated},
           {"seed", report.seed},
           {"account", std::move(terms)},

@@ -36,7 +36,10 @@ std::shared_ptr<const Rotation> RotationSet::rotation(const std::string& name, i
   auto& made = made_[{width, grouped}];
   if (made) return made;
   auto& signs = declaration_.signs[width];
-  if (signs.empty()) signs = random_signs(seed_, width);
+  if (signs.empty()) {
+    const auto own = seeds_.find(width);
+    signs = random_signs(own == seeds_.end() ? seed_ : own->second, width);
+  }
   std::optional<GroupedHeads> heads;
   if (grouped)
     heads = GroupedHeads{heads_->n_key_heads, heads_->n_value_heads / heads_->n_key_heads,

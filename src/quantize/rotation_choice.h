@@ -48,6 +48,8 @@ class RotationSet {
 
   int64_t block() const noexcept { return declaration_.block; }
   bool empty() const noexcept { return declaration_.inputs.empty(); }
+  /// Draws the signs of a width from another seed; before its first rotation.
+  void use_seed(int64_t width, uint64_t seed) { seeds_[width] = seed; }
   /// The rotation of a layer's matrix or of the output matrix, which the file will list. Matrices
   /// of equal width share one. Errors: HadamardDimensionError naming the matrix.
   std::shared_ptr<const Rotation> add_input(const std::string& name, int64_t width);
@@ -63,6 +65,7 @@ class RotationSet {
 
   uint64_t seed_;
   std::optional<RecurrentHeads> heads_;
+  std::map<int64_t, uint64_t> seeds_;  ///< of widths with one of their own
   RotationDeclaration declaration_;
   std::map<std::pair<int64_t, bool>, std::shared_ptr<const Rotation>> made_;
 };

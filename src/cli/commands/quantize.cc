@@ -56,8 +56,9 @@ class QuantizeCommand : public Command {
                  "of fixed (times the standard deviation, default 0.5), quantile (default 0.38), "
                  "topk (share kept nonzero, default 0.54) and l1 (weight of the penalty, default "
                  "0.001)");
-    options.text("--search", search_, "threshold",
-                 "of topk: try shares from 1 % to 75 % and keep the best for each output");
+    options.text("--search", search_, "LIST",
+                 "separated by commas: rotation (of six seeds of signs, the best for each width), "
+                 "threshold (of topk: the best share from 1 % to 75 % for each output)");
     options.integer("--planes", options_.n_planes, 1, kMaxPlanes,
                     "ternary planes that add up to each matrix; all but the first go to a file "
                     "STEM.residuals.gguf beside OUT");
@@ -89,9 +90,10 @@ class QuantizeCommand : public Command {
     options.flag("--accept-quality", options_.accept_quality,
                  "keep the file even if its perplexity is more than 20 times the source's");
     options.group("Rotation");
-    options.text("--rotate", options_.rotate, "auto|none|N",
+    options.text("--rotate", options_.rotate, "auto|none|absorbed|N",
                  "block of the Hadamard rotation: auto is the largest power of two up to 1024 that "
-                 "divides every rotated width");
+                 "divides every rotated width; absorbed makes the rotation part of the weights, so "
+                 "that any engine runs the file");
     options.integer("--seed", seed_, 0, INT64_MAX, "of the rotation's signs (default random)");
     options.group("Run");
     options.flag("--dry-run", options_.dry_run, "show the plan and the exact sizes, write nothing");
@@ -131,12 +133,7 @@ class QuantizeCommand : public Command {
       options_.sparsity = *sparsity;
     }
     read_plane_fit();
-    if (!search_.empty()) {
-      if (search_ != "threshold" || options_.method != TernaryMethod::kTopk)
-        throw InvalidArgument(
-            fmt::format("--search {}: expected threshold, with --method topk", search_));
-      options_.search_threshold = true;
-    }
+    read_search();
     if (threshold_) options_.threshold = *threshold_;
     if (target_bits_) {
       if (options_.n_planes > 1) throw InvalidArgument("give --planes or --target-bpw, not both");
@@ -222,6 +219,45 @@ class QuantizeCommand : public Command {
           all.n_tokens));
   }
 
+  static std::string absorbed_text(const QuantizeReport& report) {
+    const auto n = std::count_if(report.tensors.begin(), report.tensors.end(),
+                                 [](const QuantizedTensor& t) { return t.absorbed; });
+    return fmt::format(
+        "Rotation: absorbed by the weights of {} matrices (residual stream: {}, values: block {}), "
+        "seed {}; nothing is rotated at run time\n",
+        n,
+        report.absorbed_block > 0 ? fmt::format("block {}", report.absorbed_block)
+                                  : std::string("not rotated"),
+        report.absorbed_value_block, report.seed);
+  }
+
+  void read_search() {
+    for (size_t begin = 0; begin < search_.size();) {
+      const size_t end = std::min(search_.find(',', begin), search_.size());
+      const std::string item = search_.substr(begin, end - begin);
+      begin = end + 1;
+      if (item == "rotation") {
+        if (options_.rotate == "none" || options_.rotate == "absorbed")
+          throw InvalidArgument(
+              fmt::format("--search rotation needs a rotation with signs of the file, not --rotate "
+                          "{}",
+                          options_.rotate));
+        options_.search_rotation = true;
+      } else if (item == "threshold") {
+        if (options_.method != TernaryMethod::kTopk)
+          throw InvalidArgument("--search threshold goes with --method topk");
+        options_.search_threshold = true;
+      } else if (item == "scale") {
+        throw InvalidArgument(
+            "--search scale: methods gptq, tuned and mse solve for the best scales exactly; there "
+            "is nothing to search");
+      } else {
+        throw InvalidArgument(
+            fmt::format("--search {}: expected rotation or threshold, or both", search_));
+      }
+    }
+  }
+
   void read_plane_fit() {
     if (plane_fit_.empty()) return;
     if (plane_fit_ == "progressive") {
@@ -273,7 +309,9 @@ class QuantizeCommand : public Command {
       for (const QuantizedTensor& t : report.tensors) {
         const std::string to =
             fmt::format("{}{}{}", t.n_planes > 1 ? fmt::format("{} x ", t.n_planes) : "", t.type,
-                        t.rotated ? ", rotated" : "");
+                        t.rotated    ? ", rotated"
+                        : t.absorbed ? ", rotation absorbed"
+                                     : "");
         rows.push_back({printable(t.name), t.source_type, to,
                         fmt::format("{{{}, {}}}", t.n_cols, t.n_rows), grouped(t.bytes),
                         noted(t.remark) ? "" : t.remark});
@@ -291,7 +329,8 @@ class QuantizeCommand : public Command {
     text += fmt::format("  {:>15}  together; layers {:.4f}, all tensors {:.4f} bits per weight\n",
                         grouped(report.account.file_bytes), report.linear_bits_per_weight,
                         report.bits_per_weight);
-    text += report.rotation_block > 0
+    text += report.absorbed_block > 0 || report.absorbed_value_block > 0 ? absorbed_text(report)
+            : report.rotation_block > 0
                 ? fmt::format("Rotation: block {}, {} matrices, seed {}\n", report.rotation_block,
                               report.n_rotated, report.seed)
                 : std::string("Rotation: none\n");

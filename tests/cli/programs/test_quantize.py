@@ -90,7 +90,8 @@ class Quantize(Case):
         out = str(self.folder / "out.gguf")
         for arguments in (["--method", "best"], ["--method", "gptq"], ["--planes", "4"],
                           ["--rotate", "100"], ["--policy", "none"], ["--scheme", "f16",
-                          "--planes", "2"], ["--plane-fit", "tied"], ["--method", "tuned"], ["--tune-steps", "3"], ["--resume"],
+                          "--planes", "2"], ["--plane-fit", "tied"], ["--method", "tuned"], ["--tune-steps", "3"], ["--search", "scale"],
+                          ["--search", "rotation", "--rotate", "none"], ["--search", "threshold"], ["--resume"],
                           ["--damping", "0.5"], ["--report", "x.txt"], ["--sparsity", "5:8"],
                           ["--scheme", "pq2_0", "--rotate", "128"]):
             with self.subTest(arguments):

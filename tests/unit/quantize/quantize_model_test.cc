@@ -130,6 +130,83 @@ TEST_F(QuantizeModel, ARotatedFileOfEveryArchitectureComputesTheSame) {
   }
 }
 
+TEST_F(QuantizeModel, AnAbsorbedRotationNeedsNothingAtRunTime) {
+  const auto policy =
+      write_text("f32.json", R"({"rules": [{"match": "*", "scheme": "f32"}]})").string();
+  for (const std::string architecture : {"llama", "qwen2", "qwen3", "gemma3"}) {
+    for (const bool tied : {false, true}) {
+      SCOPED_TRACE(architecture + (tied ? ", tied" : ""));
+      TinyModel model;
+      model.architecture = architecture;
+      model.tied = tied;
+      model.biases = architecture == "llama";
+      const auto source = write(model);
+      QuantizeOptions o = options("ptq1_0");
+      o.policy = policy;
+      o.rotate = "absorbed";
+      o.overwrite = true;
+      const QuantizeReport report = quantize(source, "absorbed.gguf", o);
+      const auto file = GgufFile::open(directory_ / "absorbed.gguf");
+      EXPECT_EQ(HadamardContract::read(*file), nullptr);
+      EXPECT_LT(worst_difference(logits(source), logits(directory_ / "absorbed.gguf")), 1e-3);
+      // The weights are other ones, except where nothing can absorb the rotation.
+      const bool stream = architecture != "gemma3";
+      EXPECT_EQ(report.absorbed_block, stream ? 256 : 0);
+      EXPECT_EQ(report.absorbed_value_block, 64);
+      EXPECT_EQ(file->find("output.weight") != nullptr, stream || !tied);
+      const auto before = GgufFile::open(source);
+      const auto same = [&](const std::string& name) {
+        const auto x = before->find(name)->data, y = file->find(name)->data;
+        return std::equal(x.begin(), x.end(), y.begin(), y.end());
+      };
+      EXPECT_EQ(same("blk.0.attn_q.weight"), !stream);
+      EXPECT_EQ(same("blk.0.ffn_down.weight"), !stream);
+      EXPECT_FALSE(same("blk.0.attn_v.weight"));
+      EXPECT_FALSE(same("blk.1.attn_output.weight"));
+      for (const QuantizedTensor& t : report.tensors) {
+        const bool reads_values = t.name.find("attn_output.weight") != std::string::npos;
+        const bool reads_stream =
+            t.linear && !reads_values && t.name.find("ffn_down") == std::string::npos;
+        EXPECT_FALSE(t.rotated) << t.name;
+        if (!t.linear) continue;
+        EXPECT_EQ(t.absorbed, reads_values || (stream && reads_stream)) << t.name;
+      }
+    }
+  }
+  TinyModel recurrent;
+  recurrent.architecture = "qwen35";
+  QuantizeOptions o = options("ptq1_0");
+  o.rotate = "absorbed";
+  const Thrown thrown = refused(write(recurrent), o);
+  EXPECT_EQ(thrown.code, ErrorCode::kUnsupported);
+  EXPECT_NE(thrown.message.find("qwen35"), std::string::npos) << thrown.message;
+}
+
+TEST_F(QuantizeModel, SearchedSignsFitAtLeastAsWell) {
+  const auto source = write(TinyModel{});
+  const auto error = [&](const QuantizeReport& report) {
+    double sum = 0;
+    for (const QuantizedTensor& t : report.tensors) {
+      if (t.fitted) sum += std::pow(10.0, -t.sqnr_db / 10);
+    }
+    return sum;
+  };
+  QuantizeOptions o = options("ptq1_0");
+  const QuantizeReport first = quantize(source, "first.gguf", o);
+  o.search_rotation = true;
+  const QuantizeReport best = quantize(source, "best.gguf", o);
+  // A sample of the rows decides, so all rows may disagree a little.
+  EXPECT_LT(error(best), 1.002 * error(first));
+  EXPECT_EQ(std::count_if(best.notes.begin(), best.notes.end(),
+                          [](const std::string& n) { return n.find("best of 6") != n.npos; }),
+            2);
+  for (const QuantizedTensor& t : best.tensors) {
+    if (!t.fitted) continue;
+    EXPECT_NEAR(t.profile.plain_sqnr_after_db, t.sqnr_db, 0.3) << t.name;
+    EXPECT_GT(t.rotation_additions, t.n_cols) << t.name;
+  }
+}
+
 TEST_F(QuantizeModel, BothPacksGiveTheSameLogits) {
   const auto source = write(TinyModel{});
   quantize(source, "a.gguf", options("ptq1_0"));
@@ -321,6 +398,11 @@ TEST_F(CalibratedModel, FittingToTextsBeatsFittingToWeights) {
   EXPECT_LT(gptq.quality[0].kl_mean, 0.9 * mse.quality[0].kl_mean);
   EXPECT_LT(mse.quality[0].kl_mean, absmean.quality[0].kl_mean);
   EXPECT_EQ(gptq.layer_cosines.size(), 5U);
+  ASSERT_EQ(gptq.attention_correlations.size(), 5U);
+  for (const double c : gptq.attention_correlations) {
+    EXPECT_GT(c, 0.5);
+    EXPECT_LT(c, 1.0);
+  }
   for (size_t i = 0; i < 5; ++i)
     EXPECT_GT(gptq.layer_cosines[i], mse.layer_cosines[i]) << i;
   // The error that is weighed is that of the outputs, at the cost of that of the weights.
