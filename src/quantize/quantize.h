@@ -51,7 +51,7 @@ struct QuantizeOptions {
   /// Afterwards, tune scales, norms and biases; needs calibration texts.
   bool tune = false;
   int tune_steps = 40;
-  double tune_rate = 2e-3;      ///< see TuneOptions
+  double tune_rate = 2e-2;      ///< see TuneOptions
   bool accept_quality = false;  ///< keep a result that is of no use
   /// Keep finished layers in OUT.partial, and go on from what is there.
   bool resume = false;

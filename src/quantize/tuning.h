@@ -22,7 +22,7 @@ struct TuneOptions {
   int steps = 40;
   int sequences_per_step = 4;
   /// Largest relative change of a scale or gain in one step.
-  double rate = 2e-3;
+  double rate = 2e-2;
 };
 
 /// Hidden states [n_tokens, d_model] after the last layer of the original, by sequence.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <random>
+#include <string_view>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -14,6 +15,7 @@
 #include "cli/generation_statistics.h"
 #include "cli/model_options.h"
 #include "cli/text_output.h"
+#include "codec/codec.h"
 #include "quantize/report.h"
 
 namespace ts::cli {
@@ -42,6 +44,9 @@ class QuantizeCommand : public Command {
     options.choice("--scheme", options_.scheme,
                    {"ptq1_0", "pq2_0", "q2_0", "tq1_0", "tq2_0", "q8_0", "f16"},
                    "type of the layers' matrices (default ptq1_0)");
+    options.integer("--group", group_, 32, 256,
+                    "weights that share a scale: 64 means q2_0, 128 ptq1_0 or pq2_0, 256 tq1_0 or "
+                    "tq2_0");
     options.text(
         "--policy", options_.policy, "NAME|FILE",
         "types by tensor: all, ffn-only, keep-down, attention-f16, or a JSON file of rules");
@@ -73,7 +78,7 @@ class QuantizeCommand : public Command {
     options.integer("--tune-steps", tune_steps_, 1, 100000,
                     "of tuned: steps of 4 texts each (default 40)");
     options.real("--tune-rate", tune_rate_, 1e-6, 1,
-                 "of tuned: largest relative change of a scale in one step (default 0.002)");
+                 "of tuned: largest relative change of a scale in one step (default 0.02)");
     options.group("Calibration");
     options.texts("--calib", calibration_, "FILE[:WEIGHT]",
                   "text to fit the weights with: plain text, .jsonl with \"text\" or \"messages\", "
@@ -111,6 +116,7 @@ class QuantizeCommand : public Command {
   void check_options() override {
     if (output_.empty() && !options_.dry_run)
       throw InvalidArgument("name the file to write, or give --dry-run");
+    if (group_) choose_group(*group_);
     if (method_ == "tuned") {
       options_.method = TernaryMethod::kGptq;
       options_.tune = true;
@@ -217,6 +223,26 @@ class QuantizeCommand : public Command {
           "quality was measured on {} tokens only: give more text with --holdout for a figure to "
           "rely on",
           all.n_tokens));
+  }
+
+  /// The types fix how many weights share a scale.
+  void choose_group(int64_t group) {
+    const auto group_of = [](std::string_view scheme) {
+      const Codec* codec = find_codec(scheme);
+      return codec != nullptr && codec->is_ternary() ? int64_t{codec->group_elems} : 0;
+    };
+    if (group_of(options_.scheme) == group) return;
+    if (options_.scheme == QuantizeOptions{}.scheme) {
+      for (const char* scheme : {"q2_0", "tq1_0"}) {
+        if (group_of(scheme) != group) continue;
+        options_.scheme = scheme;
+        return;
+      }
+    }
+    throw InvalidArgument(fmt::format(
+        "--group {}: {} does not have groups of that size; q2_0 has groups of 64, ptq1_0 and pq2_0 "
+        "of 128, tq1_0 and tq2_0 of 256",
+        group, options_.scheme));
   }
 
   static std::string absorbed_text(const QuantizeReport& report) {
@@ -367,7 +393,7 @@ class QuantizeCommand : public Command {
   std::string input_, output_, method_, plane_fit_, sparsity_, search_, report_;
   std::vector<std::string> calibration_, holdout_;
   std::optional<float> threshold_, damping_, correction_, target_bits_, tune_rate_;
-  std::optional<int64_t> seed_, tune_steps_;
+  std::optional<int64_t> seed_, tune_steps_, group_;
   QuantizeOptions options_;
 };
 

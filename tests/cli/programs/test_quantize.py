@@ -62,6 +62,8 @@ class Quantize(Case):
         self.assertIn("tokens only", done.stderr)
         self.assertNotIn("unchecked", text + done.stderr)
         self.assertNotIn("context of", done.stderr)
+        plan = run("quantize", MODEL, "--dry-run", "--group", "64", "--json")
+        self.assertEqual(plan.json()["scheme"], "q2_0")
         plan = run("quantize", MODEL, "--dry-run")
         self.assertNotIn("whole number", plan.stdout.decode())
         self.assertIn("whole number", plan.stderr)
@@ -90,7 +92,7 @@ class Quantize(Case):
         out = str(self.folder / "out.gguf")
         for arguments in (["--method", "best"], ["--method", "gptq"], ["--planes", "4"],
                           ["--rotate", "100"], ["--policy", "none"], ["--scheme", "f16",
-                          "--planes", "2"], ["--plane-fit", "tied"], ["--method", "tuned"], ["--tune-steps", "3"], ["--search", "scale"],
+                          "--planes", "2"], ["--plane-fit", "tied"], ["--method", "tuned"], ["--tune-steps", "3"], ["--search", "scale"], ["--group", "32"], ["--group", "64", "--scheme", "tq1_0"],
                           ["--search", "rotation", "--rotate", "none"], ["--search", "threshold"], ["--resume"],
                           ["--damping", "0.5"], ["--report", "x.txt"], ["--sparsity", "5:8"],
                           ["--scheme", "pq2_0", "--rotate", "128"]):
