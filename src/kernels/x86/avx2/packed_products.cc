@@ -1,17 +1,17 @@
-// Products of packed ternary tiles (packed_layouts.inc) with quantized activation rows.
+// Products of tiles of two-bit codes (packed_layouts.inc) with quantized activation rows.
 //
 // Idea: lane = row. Four int8 activations are broadcast and multiplied with the codes of 16 rows;
 // int16 sums run over a whole group, so widening, offset and scales cost once per group and no lane
-// ever meets another. One activation row: codes go from the packed bytes to maddubs in registers.
-// Several: 1024 columns of a tile are unpacked to bytes in the first-level cache, then multiplied
-// with four activation rows at a time (16 rows x 4 columns, eight named int16 accumulators).
+// ever meets another. One to three activation rows: codes go from the tile to maddubs in registers,
+// for two rows at once. More: up to 1024 columns of a tile are unpacked to bytes in the first-level
+// cache, then multiplied with four activation rows at a time (columns.inc).
 // Exact: bit for bit the definition in kernel_table.h. int16 sums of a group: codes up to 3 give at
 // most 128 * 3 * 127 / 2 = 24384 per lane. Two-bit fields taken without a shift count four times:
 // 64 columns give at most 8 * 2 * 12 * 127 = 24384.
 // Preconditions: those of PackedKernels in kernel_table.h; any alignment.
-// Measured (AMD EPYC Zen 3, g++ 12, 2026-11-30, busy machine, data in cache), cycles per 32
-// weights: one row PQ2_0 0.85, PTQ1_0 1.3; four rows 2.9 and 3.2, eight 5.1 and 5.4, sixteen 9.5
-// and 9.8. With 64 rows 60 to 74 % of the rate of maddubs and additions on registers alone.
+// Measured (AMD EPYC Zen 3, g++ 12, 2026-11-30, busy machine, `kernel_cycles_bench avx2 5120
+// memory`), cycles per 32 weights of PQ2_0 in cache: one row 1.3, two 2.4, four 4.0, eight 7.1,
+// sixteen 13; twice that beside a busy thread on the same core. 4.9 instructions for one row.
 #include <immintrin.h>
 
 #include "kernels/x86/avx2/avx2_kernels.h"
@@ -70,74 +70,6 @@ inline Sums group_sums(TwoBit<Group>, const uint8_t* w, const int8_t* q) {
         total.b, _mm256_add_epi32(_mm256_madd_epi16(b1, times4), _mm256_madd_epi16(b4, one)));
   }
   return {_mm256_srai_epi32(total.a, 2), _mm256_srai_epi32(total.b, 2)};
-}
-
-/// The two codes of base-9 digits; bits 4-6 of a byte do not matter.
-struct DigitTables {
-  __m256i first = _mm256_setr_epi8(0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0,  //
-                                   0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0);
-  __m256i second = _mm256_setr_epi8(0, 0, 0, 1, 1, 1, 2, 2, 2, 0, 0, 0, 0, 0, 0, 0,  //
-                                    0, 0, 0, 1, 1, 1, 2, 2, 2, 0, 0, 0, 0, 0, 0, 0);
-};
-
-/// Takes the next base-9 digit of 32 words off x and y and packs the digits to bytes.
-inline __m256i next_digit(__m256i* x, __m256i* y) {
-  const __m256i nine = _mm256_set1_epi16(9);
-  const __m256i digits =
-      _mm256_packus_epi16(_mm256_mulhi_epu16(*x, nine), _mm256_mulhi_epu16(*y, nine));
-  *x = _mm256_mullo_epi16(*x, nine);
-  *y = _mm256_mullo_epi16(*y, nine);
-  return digits;
-}
-
-inline Sums group_sums(Base3, const uint8_t* w, const int8_t* q) {
-  const DigitTables tables;
-  const __m256i one = _mm256_set1_epi16(1);
-  __m256i a = _mm256_setzero_si256(), b = a;
-  const auto two_steps = [&](__m256i da, __m256i db) {
-    const __m256i q0 = four(q), q1 = four(q + 4);
-    a = accumulate(a, _mm256_shuffle_epi8(tables.first, da), q0);
-    b = accumulate(b, _mm256_shuffle_epi8(tables.first, db), q0);
-    a = accumulate(a, _mm256_shuffle_epi8(tables.second, da), q1);
-    b = accumulate(b, _mm256_shuffle_epi8(tables.second, db), q1);
-    q += 8;
-  };
-  for (size_t unit = 0; unit < Base3::kUnits; ++unit, w += Base3::kUnitBytes) {
-    prefetch(w + kAhead);
-    prefetch(w + kAhead + 64);
-    __m256i xa = load32(w), xb = load32(w + 32), ya = load32(w + 64), yb = load32(w + 96);
-#pragma GCC unroll 5
-    for (int k = 0; k < 5; ++k) {
-      const __m256i da = next_digit(&xa, &ya), db = next_digit(&xb, &yb);
-      two_steps(da, db);
-    }
-  }
-  prefetch(w + kAhead);
-  const __m256i last = load32(w), nibble = _mm256_set1_epi8(15);
-  two_steps(_mm256_and_si256(last, nibble), _mm256_and_si256(_mm256_srli_epi16(last, 4), nibble));
-  return {_mm256_madd_epi16(a, one), _mm256_madd_epi16(b, one)};
-}
-
-inline void unpack_group(Base3, const uint8_t* w, uint8_t* steps) {
-  const DigitTables tables;
-  const auto two_steps = [&](uint8_t* out, __m256i digits) {
-    store_step(out, _mm256_shuffle_epi8(tables.first, digits));
-    store_step(out + 64, _mm256_shuffle_epi8(tables.second, digits));
-  };
-  for (size_t unit = 0; unit < Base3::kUnits; ++unit, w += Base3::kUnitBytes, steps += 640) {
-    prefetch(w + kAhead);
-    prefetch(w + kAhead + 64);
-    for (size_t half = 0; half < 64; half += 32) {
-      __m256i x = load32(w + half), y = load32(w + 64 + half);
-#pragma GCC unroll 5
-      for (size_t k = 0; k < 5; ++k)
-        two_steps(steps + 128 * k + half, next_digit(&x, &y));
-    }
-  }
-  prefetch(w + kAhead);
-  const __m256i last = load32(w), nibble = _mm256_set1_epi8(15);
-  two_steps(steps, _mm256_and_si256(last, nibble));
-  two_steps(steps + 32, _mm256_and_si256(_mm256_srli_epi16(last, 4), nibble));
 }
 
 #include "kernels/packed_products.inc"
@@ -227,7 +159,9 @@ void few_or_many(const uint8_t* tiles, size_t n_rows, size_t k, const ActRow* ac
 }  // namespace
 
 void set_packed_products(KernelTable* table) {
-  set_all(table);
+  set<TwoBit<64>>(table, kIntQ2_0);
+  set<TwoBit<128>>(table, kIntPQ2_0);
+  set<TwoBit<128>>(table, kIntTQ2_0);
   table->packed[kIntQ2_0].gemm = few_or_many<TwoBit<64>>;
   table->packed[kIntPQ2_0].gemm = table->packed[kIntTQ2_0].gemm = few_or_many<TwoBit<128>>;
 }
