@@ -131,6 +131,7 @@ class Quantizer {
     if (texts.calibration.sequences.empty() && texts.holdout.sequences.empty()) return;
     saved_.emplace(output, options.resume ? identity_of(plan, texts, options) : "");
     image_.emplace(plan, n_threads_, options.isa);
+    if (options.tune) check_tunable(image_->model().config(), texts);
     if ((options.correction > 0 || options.tune) && !texts.calibration.sequences.empty())
       original_.emplace(plan, n_threads_, options.isa);
     layers_.emplace(*image_, original_ ? &*original_ : nullptr, texts,

@@ -102,8 +102,6 @@ class Tuner : public GradientSink {
         eps_(image.model().config().norm_eps),
         state_(image.tape(), image.model().state_layout(kSequenceTokens, KvType::kF32)),
         workspace_(image.tape(), image.model().workspace_layout(kSequenceTokens)) {
-    if (image.model().config().logit_softcap > 0)
-      throw Unsupported("tuning has no gradient for capped logits; use method gptq");
     blas::use_one_thread();
     read_matrices(fitted);
     read_vectors();
@@ -440,12 +438,25 @@ class Tuner : public GradientSink {
 
 }  // namespace
 
+void check_tunable(const ModelConfig& config, const CalibrationTexts& texts) {
+  const char* missing = config.recurrent.n_v_heads > 0 ? "recurrent layers"
+                        : config.attention_output_gate ? "gated attention"
+                        : config.logit_softcap > 0     ? "capped logits"
+                                                       : nullptr;
+  if (missing != nullptr)
+    throw Unsupported(fmt::format("architecture {}: tuning has no gradient for {}; use method gptq",
+                                  config.architecture, missing));
+  if (texts.calibration.sequences.empty() || texts.holdout.sequences.empty())
+    throw InvalidArgument(
+        "method tuned needs texts to learn from and others to measure on: give more text with "
+        "--calib, or --holdout FILE");
+}
+
 TuneResult tune_model(const QuantizePlan& plan, ModelImage& image, std::span<FittedTensor> fitted,
                       const CalibrationTexts& texts, const HiddenStates& originals,
                       const HiddenStates& holdout_originals, const TuneOptions& options,
                       ThreadPool& pool, const Progress& progress) {
-  if (originals.empty() || holdout_originals.empty())
-    throw InvalidArgument("tuning needs texts to learn from and others to measure on");
+  check_tunable(image.model().config(), texts);
   return Tuner(plan, image, fitted, texts, originals, holdout_originals, options, pool, progress)
       .run();
 }

@@ -11,6 +11,7 @@
 
 #include "base/progress.h"
 #include "base/thread_pool.h"
+#include "model/config.h"
 #include "quantize/calibration_text.h"
 #include "quantize/model_image.h"
 #include "quantize/plan.h"
@@ -36,12 +37,17 @@ struct TuneResult {
   std::map<std::string, std::vector<float>> vectors;
 };
 
+/// Unsupported for a model whose operations have no gradient (recurrent layers, capped logits);
+/// InvalidArgument without texts to learn from and others to measure on. To be asked before hours
+/// are spent on the fit.
+void check_tunable(const ModelConfig& config, const CalibrationTexts& texts);
+
 /// `fitted` [plan.tensors.size()] are the packed planes of what was fitted; their scales are
 /// replaced. `image`: its layers' weights are overwritten and dropped again.
 /// The holdout decides which step is kept.
 /// Memory: all layers' matrices in f32, codes at a byte each, the output matrix in f32, and what
 /// TapeBackend needs for one sequence.
-/// Errors: Unsupported (recurrent layers, capped logits), Cancelled.
+/// Errors: check_tunable(), Cancelled.
 TuneResult tune_model(const QuantizePlan& plan, ModelImage& image, std::span<FittedTensor> fitted,
                       const CalibrationTexts& texts, const HiddenStates& originals,
                       const HiddenStates& holdout_originals, const TuneOptions& options,

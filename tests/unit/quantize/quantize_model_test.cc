@@ -182,6 +182,19 @@ TEST_F(QuantizeModel, AnAbsorbedRotationNeedsNothingAtRunTime) {
   EXPECT_NE(thrown.message.find("qwen35"), std::string::npos) << thrown.message;
 }
 
+TEST_F(QuantizeModel, WhatCannotBeTunedIsRefusedBeforeAnythingIsComputed) {
+  TinyModel recurrent;
+  recurrent.architecture = "qwen35";
+  QuantizeOptions o = options("ptq1_0");
+  o.tune = true;
+  o.calibration = {{write_text("text.txt", std::string(9000, 'a')), 1}};
+  const Thrown thrown = refused(write(recurrent), o);
+  EXPECT_EQ(thrown.code, ErrorCode::kUnsupported);
+  EXPECT_NE(thrown.message.find("recurrent"), std::string::npos) << thrown.message;
+  o.calibration = {{write_text("short.txt", std::string(100, 'a')), 1}};
+  EXPECT_EQ(refused(write(TinyModel{}), o).code, ErrorCode::kInvalidArgument);
+}
+
 TEST_F(QuantizeModel, SearchedSignsFitAtLeastAsWell) {
   const auto source = write(TinyModel{});
   const auto error = [&](const QuantizeReport& report) {
