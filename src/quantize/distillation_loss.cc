@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kRowsAtOnce = 64;
 constexpr int64_t kPieceTokens = 1024;  // of the vocabulary
-constexpr int64_t kPieceColumns = 96;
+constexpr int64_t kGradientColumns = 96;
 
 void compute_logits(std::span<const float> e, const float* x, int64_t rows, int64_t d,
                     std::vector<float>& logits, ThreadPool& pool) {
@@ -81,13 +81,15 @@ double distillation_loss(std::span<const float> e, std::span<const float> origin
       }
     });
     if (gradient.empty()) continue;
-    pool.parallel_for((d + kPieceColumns - 1) / kPieceColumns, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t piece = begin; piece < end; ++piece) {
-        const int64_t column = piece * kPieceColumns;
-        blas::gemm(rows, std::min(kPieceColumns, d - column), n_vocab, 1.0F, student.data(),
-                   n_vocab, e.data() + column, d, 0.0F, gradient.data() + first * d + column, d);
-      }
-    });
+    pool.parallel_for((d + kGradientColumns - 1) / kGradientColumns, 1,
+                      [&](int64_t begin, int64_t end) {
+                        for (int64_t piece = begin; piece < end; ++piece) {
+                          const int64_t column = piece * kGradientColumns;
+                          blas::gemm(rows, std::min(kGradientColumns, d - column), n_vocab, 1.0F,
+                                     student.data(), n_vocab, e.data() + column, d, 0.0F,
+                                     gradient.data() + first * d + column, d);
+                        }
+                      });
   }
   double total = 0;
   for (const double loss : losses)

@@ -21,8 +21,15 @@ Values dense_copy(const Mat& m) {
   return values;
 }
 
+[[noreturn]] void refuse(const char* what) {
+  throw Unsupported(std::string("tuning has no gradient for ") + what +
+                    "; use method gptq for this architecture");
+}
+
+}  // namespace
+
 /// The gradients of all places in a backend's buffers.
-class Places {
+class TapeBackend::Places {
  public:
   /// The gradient of what an operation wrote to `m`; before the operation the place held something
   /// else, so the gradient there becomes 0.
@@ -55,13 +62,6 @@ class Places {
   }
   std::unordered_map<const Buffer*, Values> by_buffer_;
 };
-
-[[noreturn]] void refuse(const char* what) {
-  throw Unsupported(std::string("tuning has no gradient for ") + what +
-                    "; use method gptq for this architecture");
-}
-
-}  // namespace
 
 struct TapeBackend::Tape {
   explicit Tape(int n_threads) : pool(n_threads) {}

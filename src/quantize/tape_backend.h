@@ -64,6 +64,7 @@ class TapeBackend : public ForwardingBackend {
   void softcap(Mat x, float cap) override;
 
  private:
+  class Places;
   struct Tape;
   const float* replaced(const float* vector) const;
   std::unique_ptr<Tape> tape_;  ///< null while nothing is remembered

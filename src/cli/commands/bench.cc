@@ -20,6 +20,7 @@
 #include "cli/parse_values.h"
 #include "cli/profile_file.h"
 #include "cli/text_output.h"
+#include "cli/timing.h"
 #include "model/synthetic/synthetic_model.h"
 #include "runtime/load_synthetic.h"
 
@@ -36,18 +37,6 @@ constexpr double kSliceSeconds = 0.25;
 constexpr double kHighestShare = 1.02;
 // A repetition this long needs none before it for warming up.
 constexpr double kLongSeconds = 20;
-constexpr size_t kMeterBytes = size_t{256} << 20;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
 
 struct TestResult {
   std::string test;

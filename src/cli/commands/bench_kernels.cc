@@ -19,6 +19,7 @@
 #include "cli/interrupt.h"
 #include "cli/plain_transforms.h"
 #include "cli/text_output.h"
+#include "cli/timing.h"
 #include "codec/codec.h"
 #include "hadamard/transform.h"
 #include "kernels/kernels.h"
@@ -34,18 +35,9 @@ constexpr int64_t kColumns = 5120, kRows = 17408, kProductRows = 1024;
 constexpr size_t kMatrixBytes = size_t{32} << 20;
 // Distinct weights: no cache holds them.
 constexpr size_t kWeightBytes = size_t{256} << 20;
-constexpr size_t kMeterBytes = size_t{256} << 20, kReadBytes = size_t{48} << 20;
-constexpr double kSliceSeconds = 0.06, kShortSeconds = 0.02;
+constexpr size_t kReadBytes = size_t{48} << 20;
+constexpr double kKernelSliceSeconds = 0.06, kShortSeconds = 0.02;
 constexpr int kPairs = 7;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values.empty() ? 0 : values[values.size() / 2];
-}
 
 /// Bytes that every type can read as blocks: no infinite or NaN half or float among them.
 std::shared_ptr<std::vector<std::byte>> legal_bytes(size_t n) {
@@ -156,7 +148,7 @@ class KernelBench {
         const double read = bandwidth.pass(kReadBytes / static_cast<size_t>(bandwidth.n_threads()));
         const auto start = Clock::now();
         double done = 0;
-        while (seconds_since(start) < kSliceSeconds) {
+        while (seconds_since(start) < kKernelSliceSeconds) {
           act.reset(activation(m));
           multiply(act, *weights[next], m);
           done += static_cast<double>(weights[next]->bytes());
@@ -182,7 +174,7 @@ class KernelBench {
       const double before = peak.known() ? peak.pass(kShortSeconds) : 0;
       const auto start = Clock::now();
       double n = 0;
-      for (; n == 0 || seconds_since(start) < kSliceSeconds; ++n)
+      for (; n == 0 || seconds_since(start) < kKernelSliceSeconds; ++n)
         multiply(act, *some[0], many);
       const double seconds = seconds_since(start);
       if (pair == 0 && !plain) continue;
