@@ -8,7 +8,7 @@ pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 if(NOT TENSORSHARP_LIBRARY_ONLY)
   find_package(CLI11 2.1 REQUIRED)
   pkg_check_modules(LIBEDIT REQUIRED IMPORTED_TARGET libedit)
-  pkg_check_modules(OPENBLAS REQUIRED IMPORTED_TARGET openblas>=0.3)  # the quantizer alone
+  pkg_check_modules(OPENBLAS REQUIRED openblas>=0.3)  # the quantizer alone
 endif()
 if(TENSORSHARP_ENABLE_TESTS)
   find_package(GTest REQUIRED)

@@ -48,8 +48,9 @@ struct LoadOptions {
   /// otherwise they are read from the mapped file.
   bool repack = true;
   std::string huge_pages = "auto";  ///< auto, on, off
-  /// Where memory lies on machines with several memory nodes: auto (dealt out in turn over the nodes
-  /// that the threads need, if more than one), interleave (over all), off (left to the system).
+  /// Where memory lies on machines with several memory nodes: auto (dealt out in turn over the
+  /// nodes that the threads need, if more than one), interleave (over all), off (left to the
+  /// system).
   std::string numa = "auto";
   /// A file in which the fastest kernels for this machine, measured at the first load of a weight
   /// type and shape (up to 0.2 s each), are kept; empty = do not measure.

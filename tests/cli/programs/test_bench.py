@@ -97,7 +97,7 @@ class Bench(Case):
         self.expect_failure(run("bench", MODEL, "--type", "q8_0"), 2, "--kernels")
 
     def test_an_interrupt_keeps_whole_repetitions(self):
-        process = start("bench", MODEL, "-p", "64", "-n", "0", "-r", "1000", "--json")
+        process = start("bench", MODEL, "-p", "512", "-n", "0", "-r", "1000", "--json")
         time.sleep(3)
         process.send_signal(signal.SIGINT)
         out, errors = process.communicate(timeout=60)
