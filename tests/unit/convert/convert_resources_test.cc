@@ -124,7 +124,9 @@ TEST_F(ConvertResourcesTest, MemoryDoesNotGrowWithTheModel) {
   ASSERT_EQ(WEXITSTATUS(status), 0);
   EXPECT_EQ(std::filesystem::file_size(dir_ / "out.gguf") / (kTensorBytes / 2), kTensors);
   const auto grown = static_cast<uint64_t>(usage.ru_maxrss - idle.ru_maxrss) * 1024;
-  EXPECT_LT(grown, kTensorBytes * 5 / 2);  // one tensor, a piece of it in three forms
+  // One tensor, a piece of it in three forms, and what the system counts late; the model is several
+  // times that.
+  EXPECT_LT(grown, kTensorBytes * 3);
 }
 
 }  // namespace
